@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 from typing_extensions import override
 
-from assay.errors import AssayError, ConfigError, describe_error, first_line
+from assay.errors import ConfigError, describe_error, first_line
 from assay.targets.resolve import require
 from assay_analysis.objective import read_objectives
 from assay_sweep.pruning import STUDY, build_part, open_storage, quiet_optuna
@@ -135,15 +135,14 @@ class OptunaSearch(Search):
         """Use the parts for two trials in memory: some arguments are only looked at then."""
         import optuna
 
-        pruner = _build("pruner", self._pruner)
         with quiet_optuna():
             study = optuna.create_study(directions=[aim.direction for aim in self._objectives])
         for number in range(2):
             with _naming("sampler"):
                 trial = self._ask_study(study, number)
-            study.pruner = pruner
-            if self._prunes:
-                with _naming("pruner"):
+            with _naming("pruner"):
+                study.pruner = build_part("pruner", self._pruner)
+                if self._prunes:
                     trial.report(0.0, 1)
                     trial.should_prune()
             study.sampler = optuna.samplers.RandomSampler(0)  # some end `optimize`
@@ -222,7 +221,9 @@ class OptunaSearch(Search):
             arguments["seed"] = _derive_seed(self._seed, 0)
             if "independent_sampler" not in self._sampler:  # for what comes before it
                 arguments["independent_sampler"] = optuna.samplers.RandomSampler(seed)
-        return cast("optuna.samplers.BaseSampler", _build("sampler", self._sampler, **arguments))
+        return cast(
+            "optuna.samplers.BaseSampler", build_part("sampler", self._sampler, **arguments)
+        )
 
     def _propose(self, trial: _Trial, seed: str) -> Proposal:
         trial.proposed.append(seed)
@@ -310,18 +311,11 @@ class OptunaSearch(Search):
                 self.study.tell(number, state=TrialState.FAIL)
 
 
-def _build(kind: str, node: Mapping[str, Any], **arguments: Any) -> Any:
-    with _naming(kind):
-        return build_part(kind, node, **arguments)
-
-
 @contextmanager
 def _naming(kind: str) -> Iterator[None]:
     """Name the part whose arguments raise an error in this block."""
     try:
         yield
-    except AssayError:
-        raise
     except Exception as error:
         raise ConfigError(first_line(error), key=f"hydra.sweeper.{kind}") from error
 
