@@ -7,7 +7,6 @@ import math
 import os
 import secrets
 from collections import deque
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +21,7 @@ from assay_sweep.pruning import STUDY, build_part, open_storage, quiet_optuna
 from assay_sweep.search.search import Choice, Count, Search, read_space
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import optuna
     from hydra.core.config_loader import ConfigLoader
@@ -137,16 +136,20 @@ class OptunaSearch(Search):
 
         with quiet_optuna():
             study = optuna.create_study(directions=[aim.direction for aim in self._objectives])
-        for number in range(2):
-            with _naming("sampler"):
+        part = ""
+        try:
+            for number in range(2):
+                part = "sampler"
                 trial = self._ask_study(study, number)
-            with _naming("pruner"):
-                study.pruner = build_part("pruner", self._pruner)
+                part = "pruner"
+                study.pruner = build_part(part, self._pruner)
                 if self._prunes:
                     trial.report(0.0, 1)
                     trial.should_prune()
-            study.sampler = optuna.samplers.RandomSampler(0)  # some end `optimize`
-            study.tell(trial, [0.0] * len(self._objectives))
+                study.sampler = optuna.samplers.RandomSampler(0)  # some end `optimize`
+                study.tell(trial, [0.0] * len(self._objectives))
+        except Exception as error:
+            raise ConfigError(first_line(error), key=f"hydra.sweeper.{part}") from error
 
     @property
     def _prunes(self) -> bool:
@@ -309,15 +312,6 @@ class OptunaSearch(Search):
                 self._left.append(_Trial(number, dict(stored_trial.params)))
             else:
                 self.study.tell(number, state=TrialState.FAIL)
-
-
-@contextmanager
-def _naming(kind: str) -> Iterator[None]:
-    """Name the part whose arguments raise an error in this block."""
-    try:
-        yield
-    except Exception as error:
-        raise ConfigError(first_line(error), key=f"hydra.sweeper.{kind}") from error
 
 
 def _parse_token(token: str) -> tuple[int, str]:
