@@ -468,14 +468,14 @@ def _have_changed(runs: Runs, configs: ConfigValues) -> bool:
     last = {run.fingerprint: run for run in in_order if run.status == "finished"}
     digests: dict[Any, str] = {}
     for run in last.values():
-        derived = [key for key, text in run.interpolations.items() if "spec." in text]
+        derived = {key for key, text in run.interpolations.items() if "spec." in text}
         with suppress(AssayError):  # its config is damaged
-            values = configs.all_of(run)
-            named = {key: text for key, text in values.items() if key.startswith("data.")}
-            for key in ("data.seed", *derived):
-                named.pop(key, None)
-            digest = digests.setdefault(tuple(named.items()), run.data_sha256)
-            if digest != run.data_sha256:
+            named = frozenset(
+                item
+                for item in configs.all_of(run).items()
+                if item[0].startswith("data.") and item[0] not in {*derived, "data.seed"}
+            )
+            if digests.setdefault(named, run.data_sha256) != run.data_sha256:
                 return True
     return False
 

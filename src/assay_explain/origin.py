@@ -259,15 +259,12 @@ def _place(key: str, overrides: Sequence[str], config_dir: Path | None) -> str:
     typed = {re.split(r"[=@]", override.lstrip("+~"), maxsplit=1)[0] for override in overrides}
     if key in typed:
         return COMMAND_LINE
-    try:
-        with loader(config_dir) as hydra:
-            trust_for(hydra, overrides)  # before Hydra looks into its search path
-            implied: list[str] = []
-            with suppress(ConfigError):
-                implied = implied_overrides(compose_with(hydra, overrides), overrides)
-            setting = trace_origins(hydra, overrides, implied).nearest(key)
-    except Exception:  # the overrides do not compose: only what was typed is known
-        return ""
+    with loader(config_dir) as hydra:
+        trust_for(hydra, overrides)  # before Hydra looks into its search path
+        implied: list[str] = []
+        with suppress(ConfigError):
+            implied = implied_overrides(compose_with(hydra, overrides), overrides)
+        setting = trace_origins(hydra, overrides, implied).nearest(key)
     if setting:
         return setting.where
     return ""

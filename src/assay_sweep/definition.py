@@ -252,11 +252,8 @@ def _first_options(hydra: Hydra, overrides: Sequence[str]) -> list[str]:
     for text in overrides:
         (override,) = OverridesParser.create(loader).parse_overrides([text])
         swept = override.is_sweep_override() and loader.get_group_options(override.key_or_group)
-        option = ""
-        if swept:
-            option = next(override.sweep_string_iterator(), "")
-        typed_option = text
-        if option:
-            typed_option = f"{override.get_key_element()}={option}"
-        first.append(typed_option)
+        if swept and (option := next(override.sweep_string_iterator(), "")):
+            first.append(f"{override.get_key_element()}={option}")
+        else:
+            first.append(text)
     return first

@@ -7,7 +7,6 @@ import math
 import os
 import secrets
 from collections import deque
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,14 +14,14 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 from typing_extensions import override
 
-from assay.errors import AssayError, ConfigError, describe_error, first_line
+from assay.errors import ConfigError, describe_error, first_line
 from assay.targets.resolve import require
 from assay_analysis.objective import read_objectives
 from assay_sweep.pruning import STUDY, build_part, open_storage, quiet_optuna
 from assay_sweep.search.search import Choice, Count, Search, read_space
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import optuna
     from hydra.core.config_loader import ConfigLoader
@@ -135,19 +134,22 @@ class OptunaSearch(Search):
         """Use the parts for two trials in memory: some arguments are only looked at then."""
         import optuna
 
-        pruner = _build("pruner", self._pruner)
         with quiet_optuna():
             study = optuna.create_study(directions=[aim.direction for aim in self._objectives])
-        for number in range(2):
-            with _naming("sampler"):
+        part = ""
+        try:
+            for number in range(2):
+                part = "sampler"
                 trial = self._ask_study(study, number)
-            study.pruner = pruner
-            if self._prunes:
-                with _naming("pruner"):
+                part = "pruner"
+                study.pruner = build_part(part, self._pruner)
+                if self._prunes:
                     trial.report(0.0, 1)
                     trial.should_prune()
-            study.sampler = optuna.samplers.RandomSampler(0)  # some end `optimize`
-            study.tell(trial, [0.0] * len(self._objectives))
+                study.sampler = optuna.samplers.RandomSampler(0)  # some end `optimize`
+                study.tell(trial, [0.0] * len(self._objectives))
+        except Exception as error:
+            raise ConfigError(first_line(error), key=f"hydra.sweeper.{part}") from error
 
     @property
     def _prunes(self) -> bool:
@@ -222,7 +224,9 @@ class OptunaSearch(Search):
             arguments["seed"] = _derive_seed(self._seed, 0)
             if "independent_sampler" not in self._sampler:  # for what comes before it
                 arguments["independent_sampler"] = optuna.samplers.RandomSampler(seed)
-        return cast("optuna.samplers.BaseSampler", _build("sampler", self._sampler, **arguments))
+        return cast(
+            "optuna.samplers.BaseSampler", build_part("sampler", self._sampler, **arguments)
+        )
 
     def _propose(self, trial: _Trial, seed: str) -> Proposal:
         trial.proposed.append(seed)
@@ -308,22 +312,6 @@ class OptunaSearch(Search):
                 self._left.append(_Trial(number, dict(stored_trial.params)))
             else:
                 self.study.tell(number, state=TrialState.FAIL)
-
-
-def _build(kind: str, node: Mapping[str, Any], **arguments: Any) -> Any:
-    with _naming(kind):
-        return build_part(kind, node, **arguments)
-
-
-@contextmanager
-def _naming(kind: str) -> Iterator[None]:
-    """Name the part whose arguments raise an error in this block."""
-    try:
-        yield
-    except AssayError:
-        raise
-    except Exception as error:
-        raise ConfigError(first_line(error), key=f"hydra.sweeper.{kind}") from error
 
 
 def _parse_token(token: str) -> tuple[int, str]:
