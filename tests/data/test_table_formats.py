@@ -364,9 +364,13 @@ def test_labels_in_one_cell(csv: Any) -> None:
     assert torch.equal(read_again.targets, rows.targets)
     table.known_labels = ("blue", "green", "red", "violet")
     assert table.read()["all"].targets[:, 3].sum() == 0, "a label that no cell names"
-    with pytest.raises(DataError, match="no cell of 'tags' contains it") as refused:
-        encode(path, pd.DataFrame(), "tags", label_separator="|")
-    assert refused.value.hint == "'data.source.label_separator=\";\"'"
+    for message, typed in (
+        ("no cell of 'tags' contains it", {"label_separator": "|"}),
+        ("cannot be converted to numbers", {"task": "multilabel"}),
+    ):
+        with pytest.raises(DataError, match=message) as refused:
+            encode(path, pd.DataFrame(), "tags", **typed)
+        assert refused.value.hint == "'data.source.label_separator=\";\"'"
     path = csv("\n".join(["a,size", *(f"{row / 8},{'SML'[row % 3]}/{'XY'[row % 2]}" for row in range(40))]))
     table, _, _ = encode(path, pd.DataFrame(), "size")
     assert not any("several labels" in note for note in table.notes), "classes of their own"

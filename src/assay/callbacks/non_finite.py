@@ -302,10 +302,9 @@ def _step_error(trainer: L.Trainer, problem: str, step: _Step, batch: Any) -> No
 
 
 def _samples_of(loader: Any, epoch: int, batch: int) -> list[int]:
-    find = getattr(loader, "samples", None)
-    if not callable(find):
+    if not hasattr(loader, "samples"):
         return []
-    samples: list[int] = find(epoch, batch).tolist()
+    samples: list[int] = loader.samples(epoch, batch).tolist()
     return samples
 
 
@@ -317,8 +316,7 @@ def _describe_spoilt(trainer: L.Trainer) -> str:
             if index >= count:
                 break
             if rows := non_finite_rows(batch):
-                samples = _samples_of(loader, 0, index)
-                if rows[0] < len(samples):
+                if samples := _samples_of(loader, 0, index):
                     return f"sample {samples[rows[0]]}"
                 return f"batch {index + 1}"
     return ""

@@ -118,10 +118,14 @@ class TableTargets:
         try:
             exact = column.to_numpy(dtype=np.float64)
         except (TypeError, ValueError) as error:
+            hint = "data.source.task=multiclass, or choose another target"
+            mark = find_label_separator(column)
+            if mark and not self._task.has_real_targets:
+                hint = format_override("data.source.label_separator", mark)
             raise DataError(
                 f"data.source.target: {column.name} cannot be converted to numbers "
                 f"({self._task.name}): {error}",
-                hint="data.source.task=multiclass, or choose another target",
+                hint=hint,
             ) from error
         with np.errstate(over="ignore"):
             lost = np.abs(exact - exact.astype(np.float32)).max()
