@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import numpy as np
+import pytest
 import torch
 from sklearn.datasets import load_wine  # type: ignore[import-untyped]  # ships no types
 from torch import Tensor, nn
@@ -17,8 +18,6 @@ import assay
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    import pytest
 
 KINDS: dict[str, Callable[[], Any]] = {
     "torch": lambda: torch.Generator().manual_seed(0),
