@@ -42,7 +42,8 @@ _WITH_TARGET = {"required": ["_target_"]}
 _MANY = ("callbacks", "logger")
 """Groups whose options add up: `callbacks.NAME`."""
 _NOT_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
-    "hydra/sweeper": ("params", "objective", "direction", "reuse")
+    "hydra/launcher": ("on_failure", "max_retries", "timeout_min", "memory_gb"),
+    "hydra/sweeper": ("params", "objective", "direction", "reuse"),
 }
 """Keys that are read before a node is called, beside those of `assay.assemble.node`."""
 
