@@ -213,11 +213,13 @@ def _unreadable(
     )
 
 
-_REPEATED = re.compile(r"Error parsing override.*\n(.* while evaluating .*?': )?")
+_REPEATED = re.compile(
+    r"\A(Error when parsing index.*\n)?(Error parsing override.*\n(.* while evaluating .*?': )?)?"
+)
 
 
 def reason_of_parser(text: str) -> str:
-    """What Hydra's parser says of a value: after a line that repeats it, and the name of a class."""
+    """What Hydra's parser says of a value: after lines that repeat it, and the name of a class."""
     return first_line(_REPEATED.sub("", text)).rstrip(".")
 
 
