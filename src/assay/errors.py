@@ -99,6 +99,10 @@ class NonFiniteError(AssayError):
     """A loss, gradient, weight or metric has become NaN or infinite."""
 
 
+NON_FINITE = "leave such samples out, or fill in what is missing"
+"""What to do about samples that hold NaN or infinity."""
+
+
 class ProcessError(AssayError):
     """A process that everything else needs cannot be started."""
 

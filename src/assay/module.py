@@ -416,9 +416,7 @@ class Module(L.LightningModule):
             batch_size=1,
         )
         for name, value in values.items():
-            if name in plain:
-                continue
-            if name in self._too_large:
+            if name in plain or name in self._too_large:
                 continue
             if count_numbers(value) > LARGEST:
                 self._too_large.add(name)

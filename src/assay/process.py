@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import signal
 import threading
 from contextlib import contextmanager, suppress
@@ -103,10 +102,11 @@ def memory_limits(
     cgroups: Path = CGROUPS, proc: Path = Path("/proc")
 ) -> Iterator[tuple[int, int]]:
     """Bytes that each group of this process may take, and has taken."""
-    for folder, names in itertools.product(control_groups(cgroups, proc), _MEMORY):
-        with suppress(OSError, ValueError):  # without a limit it says max
-            limit, used = (int((folder / name).read_text(encoding="ascii")) for name in names)
-            yield limit, used
+    for folder in control_groups(cgroups, proc):
+        for names in _MEMORY:
+            with suppress(OSError, ValueError):  # without a limit it says max
+                limit, used = (int((folder / name).read_text(encoding="ascii")) for name in names)
+                yield limit, used
 
 
 @functools.cache

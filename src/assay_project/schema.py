@@ -42,8 +42,7 @@ _WITH_TARGET = {"required": ["_target_"]}
 _MANY = ("callbacks", "logger")
 """Groups whose options add up: `callbacks.NAME`."""
 _NOT_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
-    "hydra/launcher": ("on_failure", "max_retries", "timeout_min", "memory_gb"),
-    "hydra/sweeper": ("params", "objective", "direction", "reuse"),
+    "hydra/sweeper": ("params", "objective", "direction", "reuse")
 }
 """Keys that are read before a node is called, beside those of `assay.assemble.node`."""
 
@@ -224,7 +223,8 @@ class _Builder:
             for key, names in FIXED.items()
             if key.startswith(f"{top}.")
         }
-        for name in (*{**NOT_ARGUMENTS, **_NOT_ARGUMENTS}.get(top, ()), *fixed):
+        policy = self._options.get(top, {}).get("_policy", ())  # of all launchers
+        for name in (*{**NOT_ARGUMENTS, **_NOT_ARGUMENTS}.get(top, ()), *policy, *fixed):
             properties.setdefault(name, _closed(fixed[name]) if name in fixed else _ref("value"))
         if f"{top}/transform" in self._options:
             properties["transform"] = _ref(f"{top}.transform")

@@ -327,12 +327,12 @@ def _test(
     with collect_predictions(assembly) as keep:
         trainer.test(assembly.module, datamodule=data, verbose=False)
     subset = "test"
-    is_drawn = False
+    may_overlap = False
     lacking = []
     num_samples = keep.num_seen
     if isinstance(data, DataModule):
         subset = data.tested
-        is_drawn = subset in ("all", "train") or data.splits.stream is not None
+        may_overlap = subset in ("all", "train") or data.splits.stream is not None
         of_source = () if same else data.source.notes
         lacking = [*of_source, *data.splits.note_lacking(subset)]
         num_samples = num_samples or len(sample_names(data))
@@ -348,7 +348,7 @@ def _test(
     notes += lacking
     if same and subset == "test" and path.name == record.checkpoints.get("best", path.name):
         notes += _score_differences(metrics, record.metrics)
-    elif not same and is_drawn:
+    elif not same and may_overlap:
         notes.append("it is not known whether the run was trained on some of these samples")
     elif subset == "train":
         notes.append("these are the samples that the run was trained on, without augmentation")

@@ -13,7 +13,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 from typing_extensions import override
 
-from assay.errors import NonFiniteError, check_numbers
+from assay.errors import NON_FINITE, NonFiniteError, check_numbers
 from assay.quoting import join_first
 from assay.torch_internals import mark_non_finite, tree_leaves
 
@@ -90,7 +90,6 @@ def non_finite_weights(module: nn.Module) -> list[str]:
 log = logging.getLogger("assay")
 
 _ON_ACCELERATOR = 16
-_SPOILT = "leave such samples out, or fill in what is missing"
 
 
 class _Step(NamedTuple):
@@ -297,7 +296,7 @@ def _step_error(trainer: L.Trainer, problem: str, step: _Step, batch: Any) -> No
         text += f", sample{'s' * (len(samples) > 1)} {join_first(samples)}"
     if rows:
         message = f"{problem} in {text}; the inputs are already not finite"
-        return NonFiniteError(message, hint=_SPOILT)
+        return NonFiniteError(message, hint=NON_FINITE)
     return _error(f"{problem} in {text}")
 
 
@@ -346,7 +345,7 @@ def _check_metrics(trainer: L.Trainer) -> None:
         if not is_undefined:
             if name.startswith("val/") and (place := _describe_spoilt(trainer)):
                 spoilt = f"the validation data holds NaN or infinity, first in {place}"
-                raise NonFiniteError(f"{message}: {spoilt}", hint=_SPOILT)
+                raise NonFiniteError(f"{message}: {spoilt}", hint=NON_FINITE)
             raise _error(message)
         if name in monitored:
             raise NonFiniteError(

@@ -9,7 +9,7 @@ import torch
 
 from assay.data.core.placement import BLOCK_ELEMENTS, free_memory, take_rows
 from assay.data.core.samples import Samples
-from assay.errors import DataError
+from assay.errors import NON_FINITE, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,5 +67,5 @@ def refuse_non_finite(values: Tensor, samples: Sequence[int], what: str) -> None
     if len(bad := (~values.isfinite()).nonzero()):
         raise DataError(
             f"data: the {what} hold NaN or infinity, first in sample {samples[int(bad[0, 0])]}",
-            hint="leave such samples out, or fill in what is missing",
+            hint=NON_FINITE,
         )

@@ -390,7 +390,8 @@ class ShardReader:
         firsts: dict[str, int] = {}
         for block in range(len(self.rows)):
             firsts.setdefault(self.shard_of(block).schema, block)
-        self.read_all([(block, np.arange(1)) for block in firsts.values()], columns)
+        if len(firsts) > 1:
+            self.read_all([(block, np.arange(1)) for block in firsts.values()], columns)
 
     def read_all(self, chosen: Collection[tuple[int, Rows]], columns: Strings) -> Any:
         """The same of several blocks, in a type that holds what each has in a column."""

@@ -169,10 +169,7 @@ class TableShards(ShardSource):
         """Refuse targets of a block before training, not once their window comes."""
         rows = np.arange(self._reader.rows[block])
         table = self._reader.read(block, rows, self.targets)
-        self._encode_targets(self._frame(table, self._reader.starts[block] + rows))
-        return []
-
-    def _encode_targets(self, frame: Frame) -> Tensor:
+        frame = self._frame(table, self._reader.starts[block] + rows)
         for name in self.targets:
             is_lost = frame[name].isna() | frame[name].isin((np.inf, -np.inf))
             if len(missing := frame.index[is_lost]):
@@ -181,6 +178,10 @@ class TableShards(ShardSource):
                     "count from 0, over all shards)",
                     hint="write the shards without such rows",
                 )
+        self._encode_targets(frame)
+        return []
+
+    def _encode_targets(self, frame: Frame) -> Tensor:
         # a window's numbers may be alike without any harm
         if task_of(self.task).has_real_targets:
             return torch.from_numpy(frame[self.targets].to_numpy(np.float32, copy=True))

@@ -185,7 +185,7 @@ def _json_records(path: Path, errors: str) -> Iterator[dict[str, Any]]:
                 continue
             try:
                 record = json.loads(line)
-                if "\\ud" in line.lower():  # half of a pair is no text
+                if "\\ud" in line or "\\uD" in line:  # half of a pair is no text
                     text = json.dumps(record, ensure_ascii=False)
                     record = json.loads(text.encode(errors="surrogatepass").decode(errors=errors))
             except (ValueError, RecursionError) as error:
