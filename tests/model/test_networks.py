@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -171,6 +172,34 @@ def test_every_size(size: tuple[int, int]) -> None:
     assert outputs.shape == (2, 3, *size)
     outputs.mean().backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("widths", [[4, 8], [4, 8, 16], [3, 4, 5, 6], [2, 3, 4, 5, 6]])
+@pytest.mark.parametrize("size", [(70, 45), (16, 131), (33, 33)])
+def test_tiles_give_what_the_whole_image_gives(widths: list[int], size: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    model = UNet([2, *size], 3, widths).double()
+    inputs = torch.randn(2, 2, *size, dtype=torch.float64)
+    model(inputs)  # moves the averages of the norms
+    whole = model.eval()(inputs)
+    model.tile = 16
+    torch.testing.assert_close(model(inputs), whole, rtol=1e-10, atol=1e-12)
+    training = copy.deepcopy(model).train()
+    model.tile = 1024
+    torch.testing.assert_close(training(inputs), model.train()(inputs), rtol=0, atol=0)
+
+
+def test_tiles_take_bounded_memory() -> None:
+    """The largest tensor of a layer is that of a tile, however large the image is."""
+    model = UNet([1, 64, 64], 2, [4, 8]).eval()
+    model.tile = 64
+    seen: list[int] = []
+    for layer in model.modules():
+        if isinstance(layer, nn.Conv2d):
+            layer.register_forward_hook(lambda _module, _inputs, outputs: seen.append(outputs[0, 0].numel()))
+    with torch.no_grad():
+        model(torch.randn(1, 1, 400, 700))
+    assert max(seen) <= (64 + 2 * 8) ** 2
 
 
 def test_skips_join_features_of_the_same_place() -> None:
