@@ -295,7 +295,7 @@ def build_optimization(config: DictConfig) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Assembly:
     """The objects that a config describes."""
 

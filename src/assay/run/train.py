@@ -301,6 +301,7 @@ def run_job(
 
     segment = functools.cache(begin_segment)
 
+    @functools.cache  # it is asked for once more where a finished run is looked for
     def describe_run(assembly: Assembly | None) -> RunRecord:
         settled = config
         if assembly is not None:
