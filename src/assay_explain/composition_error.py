@@ -170,7 +170,7 @@ def _classify(  # noqa: PLR0911 - one for each kind of mistake
         hint = f"add one: +{match[2]}=…; see: assay configs {match[2]}"
         return ConfigError("has no options yet", key=match[2], hint=hint)
     if match:
-        return _unknown_key(match[1], match[2], typed, overrides, loader)
+        return _unknown_key(match[1], _inner_key(error, match[2]), typed, overrides, loader)
     message = " ".join(text.partition("\n    full_key")[0].split())
     return ConfigError(
         message or type(error).__name__, key=str(getattr(error, "full_key", None) or "")
@@ -242,6 +242,14 @@ def _unknown_option(group: str, option: str, loader: ConfigLoader) -> ConfigErro
     return ConfigError(f"unknown option {option!r}{guess}", key=group, hint=hint)
 
 
+def _inner_key(error: Exception, key: str) -> str:
+    """The key that is unknown: of a mapping that was typed, one within it."""
+    inner = str(getattr(error.__cause__, "full_key", None))
+    if inner.startswith(f"{key}."):
+        return inner
+    return key
+
+
 def _unknown_key(
     action: str,
     key: str,
@@ -265,16 +273,18 @@ def _unknown_key(
     siblings = sorted(name for name in beside if not name.startswith("_"))
     guess = did_you_mean(last, siblings).replace("'", f"'{parent}.", 1)
     owner = parent
-    if parent in typed:
+    is_mapping = typed.get(parent, "").startswith("{")
+    if parent in typed and not is_mapping:
         owner = f"{parent}={typed[parent]}"
     hint = f"groups: {', '.join(groups)}"
     if siblings:
         hint = f"{owner} has: {list_names(siblings, last)}"
     # nothing would read others
     if action == "override" and not guess and parent.partition(".")[0] in TOP:
-        hint += f" (to add a new key: +{key}=…)"
+        add = f"to add a new key: +{key}=…"
+        hint = f"{hint} ({add})" if siblings else add
     meant = ""
-    if not guess:
+    if not guess and not is_mapping:
         meant = guess_key(key, keys)
     if meant:
         guess = f"did you mean {meant!r}?"

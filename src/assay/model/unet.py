@@ -20,7 +20,7 @@ class UNet(nn.Module):
     Each level halves height and width, and the decoder joins the features of the same size. Pictures of any
     size are padded at the right and bottom by their last pixels, to a size that can be halved so often.
 
-    In eval mode a picture larger than `tile` is computed in tiles, each with so many pixels around it as decide
+    In eval mode a picture larger than `tile` is computed in tiles, each with all pixels around it that decide
     about its outputs: they are those of the whole picture, in bounded memory.
 
     Inputs `[B, C, H, W]`, float; outputs `[B, num_outputs, H, W]`.
