@@ -111,7 +111,7 @@ class Prover:
         # Where nothing is read, the other nodes can wait for the spec, with which they are checked anyway.
         known_before: tuple[str, ...] = ()
         if stated:
-            known_before = ("data",)
+            known_before = ("data", "trainer")
         nodes = self._signatures(job, known_before)
         check_data_root(job)  # of a custom source, whose class is imported now
         with torch.random.fork_rng(devices=[]), silence_lightning(), warnings.catch_warnings():
