@@ -1,4 +1,4 @@
-"""Signals that end this process, and the memory that its control groups leave it."""
+"""Signals that end this process, and the memory and cores that its control groups leave it."""
 
 from __future__ import annotations
 
@@ -109,15 +109,31 @@ def memory_limits(
                 yield limit, used
 
 
+def cpu_quotas(cgroups: Path = CGROUPS, proc: Path = Path("/proc")) -> Iterator[float]:
+    """Cores whose time each group of this process may take."""
+    for folder in control_groups(cgroups, proc, "cpu"):
+        with suppress(OSError, ValueError):  # without a limit it says max
+            quota, period = map(int, (folder / "cpu.max").read_text(encoding="ascii").split())
+            yield quota / period
+        with suppress(OSError, ValueError):  # version 1 says -1 without one
+            quota, period = (
+                int((folder / f"cpu.cfs_{name}_us").read_text(encoding="ascii"))
+                for name in ("quota", "period")
+            )
+            if quota > 0:
+                yield quota / period
+
+
 @functools.cache
-def control_groups(cgroups: Path, proc: Path) -> list[Path]:
-    """This process's group of memory and those around it; a container may see it as the root."""
+def control_groups(cgroups: Path, proc: Path, controller: str = "memory") -> list[Path]:
+    """This process's group of a controller and those around it; a container may see it as the root."""
     folders: list[Path] = []
     with suppress(OSError):
         for line in (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
-            root = cgroups / "memory" if controllers else cgroups  # version 1 has a tree for each
-            if not controllers or "memory" in controllers.split(","):
+            # version 1 has a tree for each
+            root = cgroups / controller if controllers else cgroups
+            if not controllers or controller in controllers.split(","):
                 folder = root / path.strip("/")
                 folders += [folder, *folder.parents[: len(folder.parts) - len(root.parts)]]
-    return [*folders, cgroups, cgroups / "memory"]
+    return [*folders, cgroups, cgroups / controller]

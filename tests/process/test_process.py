@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.sweep.conftest import is_gone, until
 
-from assay.process import collect_signals, handle_signals, memory_limits
+from assay.process import collect_signals, cpu_quotas, handle_signals, memory_limits
 from assay_cluster.children import count_oom_kills, kill, start, wait
 
 if TYPE_CHECKING:
@@ -169,3 +169,30 @@ def test_a_limit_of_a_group_around_this_one(
             (place / name).write_text(f"{value}\n", encoding="utf-8")
     (tmp_path / "cgroup" / "memory.max").write_text("max\n", encoding="utf-8")
     assert sorted(memory_limits(tmp_path / "cgroup", tmp_path / "proc")) == [(70, 30), (90, 30)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "root", "files"),
+    [
+        ("0::/slurm/job_7/step_0\n", "", {"cpu.max": ("max 100000", "250000 100000", "150000 100000")}),
+        (
+            "9:cpu,cpuacct:/slurm/job_7/step_0\n4:memory:/elsewhere\n0::/\n",
+            "cpu",
+            {
+                "cpu.cfs_quota_us": ("-1", "250000", "150000"),
+                "cpu.cfs_period_us": ("100000", "100000", "100000"),
+            },
+        ),
+    ],
+)
+def test_quotas_of_this_group_and_those_around_it(
+    lines: str, root: str, files: dict[str, tuple[str, ...]], tmp_path: Path
+) -> None:
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "proc" / "self" / "cgroup").write_text(lines, encoding="utf-8")
+    for depth, below in enumerate(("", "slurm/job_7", "slurm/job_7/step_0")):
+        place = tmp_path / "cgroup" / root / below
+        place.mkdir(parents=True, exist_ok=True)
+        for name, texts in files.items():
+            (place / name).write_text(f"{texts[depth]}\n", encoding="utf-8")
+    assert sorted(cpu_quotas(tmp_path / "cgroup", tmp_path / "proc")) == [1.5, 2.5]

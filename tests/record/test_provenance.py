@@ -368,14 +368,11 @@ def test_packages_and_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (found["cpu"], found["gpus"], found["threads"]) == ("aarch64 0x41 0xd0c", ["NVIDIA H100"], 3)
 
 
-@pytest.mark.parametrize(
-    ("quota", "cores"), [("max 100000\n", 6), ("250000 100000\n", 3), ("900000 100000\n", 6)]
-)
-def test_usable_cores_are_those_that_affinity_and_quota_leave(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str, cores: int
+@pytest.mark.parametrize(("quotas", "cores"), [([], 6), ([2.5], 3), ([9.0], 6), ([4.0, 1.5, 8.0], 2)])
+def test_usable_cores_are_those_that_affinity_and_quotas_leave(
+    monkeypatch: pytest.MonkeyPatch, quotas: list[float], cores: int
 ) -> None:
-    (tmp_path / "cpu.max").write_text(quota)
-    monkeypatch.setattr(provenance, "_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(provenance, "cpu_quotas", lambda: quotas)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
     assert usable_cores() == cores
 

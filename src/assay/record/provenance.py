@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError, first_line
 from assay.paths import CODE_DIR
+from assay.process import cpu_quotas
 from assay.record.secrets import is_secret, redact
 
 if TYPE_CHECKING:
@@ -52,7 +53,6 @@ _CHANGE_NUMBERS = (
 )
 """How the names of environment variables begin that change numbers."""
 _CPUINFO = Path("/proc/cpuinfo")
-_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def git_state(folder: Path) -> tuple[dict[str, Any] | None, str]:
@@ -137,15 +137,12 @@ def cpu_model() -> str:
 
 
 def usable_cores() -> int:
-    """Cores that this process may use: its affinity, and the quota of its control group."""
+    """Cores that this process may use: its affinity, and the quotas of its control groups."""
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:
         cores = os.cpu_count() or 1
-    with contextlib.suppress(OSError, ValueError):  # there is none; `max`, which is no number
-        quota, period = map(int, _QUOTA.read_text(encoding="ascii").split())
-        cores = min(cores, math.ceil(quota / period))
-    return cores
+    return min([cores, *map(math.ceil, cpu_quotas())])
 
 
 def idle_cores() -> int:
