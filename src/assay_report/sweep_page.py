@@ -186,7 +186,6 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
     rows = comparison.rows
     figures, notes = parameter_figures(rows, aims[0])
     curves, unread = curve_figures(rows, aims)
-    repeated = contents.each is not None
     thing = "run"
     if contents.is_sweep:
         thing = "job"
@@ -206,9 +205,7 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
         board += [Note(f"{verdict[:1].upper()}{verdict[1:]}.")]
     sections = [
         Section("summary", "Summary", [*warnings, _summary(contents, thing)]),
-        Section(
-            "leaderboard", "Leaderboard", board, _describe_order(contents, repeated=repeated)
-        ),
+        Section("leaderboard", "Leaderboard", board, _describe_order(contents)),
         Section("parameters", "Parameters", [*_figures(figures), *_note_blocks(notes)]),
         Section("curves", "Learning curves", _figures(curves)),
         Section("failures", "Failures", failure_blocks(contents, thing)),
@@ -268,7 +265,7 @@ def _summary(contents: Contents, thing: str) -> Cards:
     return Cards(cards)
 
 
-def _describe_order(contents: Contents, *, repeated: bool) -> str:
+def _describe_order(contents: Contents) -> str:
     objective = contents.objectives[0]
     ranking = contents.comparison.ranking
     if ranking is not None and not ranking.decides:
@@ -277,7 +274,7 @@ def _describe_order(contents: Contents, *, repeated: bool) -> str:
     if objective.direction == "maximize":
         side = "highest"
     seeds = ""
-    if repeated:
+    if contents.each:
         seeds = " Scores are means of seeds or folds with their 95 % interval (Student's t)."
     return f"By {objective.name}, the {side} first; what has not finished comes last.{seeds}"
 
