@@ -573,6 +573,7 @@ def _print(console: Console, table: Table) -> None:
     console.print(printed)
     if len(rows) > _MOST_PRINTED:
         console.print(f"{len(rows) - _MOST_PRINTED} more")
+    console.print()
 
 
 _VALUES = ("values", "distribution")

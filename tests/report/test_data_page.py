@@ -110,17 +110,6 @@ def test_a_table_as_it_stands_in_its_file(tmp_path: Path) -> None:
     assert "more than half of the training rows have no value: size" in found.warnings
 
 
-def test_the_most_frequent_of_numbers_that_are_categories(tmp_path: Path) -> None:
-    codes = [7.0] * 60 + [3.0] * 40 + [5.0] * 20 + [None] * 10
-    table = pd.DataFrame({"code": codes, "price": RNG.normal(0, 1, len(codes))})
-    table.to_csv(tmp_path / "rows.csv", index=False)
-    found, datamodule = surveyed(Table(str(tmp_path / "rows.csv"), "price", categories=["code"]))
-    train = table["code"].iloc[datamodule.subset("train").rows.numpy()]
-    [code] = found.columns
-    assert (code.kind, code.num_missing) == ("category", train.isna().sum())
-    assert {float(value): count for value, count in code.frequent.items()} == train.value_counts().to_dict()
-
-
 def test_many_classes_and_columns_are_readable_at_60_columns() -> None:
     counts = list(range(1, 31))
     subsets = [
