@@ -206,13 +206,13 @@ class LanguageModelling(Task):
 
     name = "language_modelling"
     suits = "loss=cross_entropy metrics=language_modelling"
-    loss_kinds: ClassVar[frozenset[str]] = frozenset({"multiclass"})
+    loss_kinds = frozenset({"multiclass"})
     size_key = "vocab_size"
     unit = ("kind of token", "kinds of tokens")
     form = "the next token at each position, int64 [N, L]"
     takes_logits = True
     generates = True
-    kept_kind: ClassVar[Kind | None] = "surprisals"
+    kept_kind = "surprisals"
 
     @override
     def for_loss(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from typing_extensions import override
@@ -40,7 +40,7 @@ class Regression(Task):
 
     name = "regression"
     suits = "loss=mse metrics=regression"
-    loss_kinds: ClassVar[frozenset[str]] = frozenset()
+    loss_kinds = frozenset()
     size_key = "num_targets"
     unit = ("real-valued target", "real-valued targets")
     form = "floating-point numbers, [N, T]"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 from typing_extensions import override
 
@@ -65,10 +65,10 @@ class Reconstruction(FromInputs):
 
     name = "reconstruction"
     suits = "model=autoencoder loss=mse metrics=reconstruction augment=none"
-    loss_kinds: ClassVar[frozenset[str]] = frozenset()
+    loss_kinds = frozenset()
     size_key = "num_features"
     unit = ("value to reconstruct", "values to reconstruct")
-    kind: ClassVar[Kind | None] = "reconstructions"
+    kind = "reconstructions"
     reconstructs = True
 
     @override
@@ -115,9 +115,9 @@ class SelfSupervised(FromInputs):
 
     name = "self_supervised"
     suits = "model=simclr loss=nt_xent augment=two_views metrics=retrieval"
-    loss_kinds: ClassVar[frozenset[str]] = frozenset({"views"})
+    loss_kinds = frozenset({"views"})
     unit = ("class, as labels to judge by", "classes, as labels to judge by")
-    kind: ClassVar[Kind | None] = "embeddings"
+    kind = "embeddings"
     compares_views = True
 
     @override
