@@ -154,14 +154,18 @@ def varying_overrides(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
 def shorten_values(values: Mapping[str, str | None]) -> dict[str, str]:
     """Values that are there as they are shown: numbers that were drawn, with four significant digits.
 
-    >>> shorten_values({"optimizer.lr": "0.004903618401148253", "seed": "1"})
-    {'optimizer.lr': '0.004904', 'seed': '1'}
+    >>> shorten_values({"optimizer.lr": "0.004903618401148253", "seed": "1764460800"})
+    {'optimizer.lr': '0.004904', 'seed': '1764460800'}
     """
     return {
-        key: f"{float(value):.4g}" if len(value) > _LONG and reads_as_number(value) else value
+        key: f"{float(value):.4g}" if _is_drawn(value) else value
         for key, value in values.items()
         if value is not None
     }
+
+
+def _is_drawn(value: str) -> bool:
+    return len(value) > _LONG and reads_as_number(value) and not value.isdecimal()
 
 
 def format_values(values: Mapping[str, str | None]) -> str:
