@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
+import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
@@ -156,10 +157,10 @@ def to_frame(figure: Figure) -> pd.DataFrame:
             return pd.DataFrame(
                 mark.values, index=list(mark.y_names), columns=list(mark.x_names)
             ).reset_index()
-        columns = ("labels", "x", "y", "values", "low", "high", "texts")
-        values = {name: getattr(mark, name, None) for name in columns}
-        present = {name: data for name, data in values.items() if data is not None and len(data)}
-        tables.append(pd.DataFrame(present))
+        fields = vars(mark).items()
+        tables.append(
+            pd.DataFrame({name: data for name, data in fields if np.ndim(data) and len(data)})
+        )
         tables[-1].insert(0, "series", mark.name)
     if tables:
         return pd.concat(tables, ignore_index=True)

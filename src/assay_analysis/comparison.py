@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import operator
 import re
 import statistics
@@ -32,13 +31,14 @@ from assay_analysis.run import (
     format_values,
     is_config,
     is_same_value,
+    list_metrics,
     plain_value,
     shorten_values,
     value,
     value_of,
     varying_overrides,
 )
-from assay_analysis.statistics import Verdict, judge, mean_of
+from assay_analysis.statistics import Verdict, judge, mean_of, read_scores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -112,30 +112,16 @@ class Row:
         """Its values alone: for a legend, where there is no room for keys."""
         return ", ".join(shorten_values(self.values).values()) or self.label
 
-    def best(self, metric: str, direction: str) -> Run | None:
-        """Its best finished run; None where none has a score."""
-        sign = 1
-        if direction.startswith("max"):
-            sign = -1
-        scores = [(run.score(metric), run) for run in self.counted if self.finished]
-        scored = [
-            (sign * score, run)
-            for score, run in scores
-            if score is not None and math.isfinite(score)
-        ]
-        if scored:
-            return min(scored, key=lambda pair: (pair[0], bool(pair[1].warnings)))[1]
-        return None
+    def best(self, ranking: Ranking) -> Run:
+        """Its best finished run, where one has a score."""
+        scores = read_scores(self.counted, ranking.metric)
+        return min(scores, key=lambda pair: (ranking.cost(pair[1]), bool(pair[0].warnings)))[0]
 
 
 def make_row(runs: Runs, values: Mapping[str, str | None], metrics: Iterable[str]) -> Row:
     """Make a row of runs; of each seed the last one counts, finished ones first."""
-    by_job: dict[str | Path, Run] = {}
-    for run in runs:
-        job = run.fingerprint or run.path
-        before = by_job.get(job)
-        if before is None or run.status == "finished" or before.status != "finished":
-            by_job[job] = run
+    ordered = sorted(runs, key=lambda run: run.status == "finished")
+    by_job = {run.fingerprint or run.path: run for run in ordered}
     finished = [run for run in by_job.values() if run.status == "finished"]
     counted = finished or list(by_job.values())
     folds = [run.fold for run in counted]
@@ -144,17 +130,14 @@ def make_row(runs: Runs, values: Mapping[str, str | None], metrics: Iterable[str
     return Row(values, tuple(runs), tuple(counted), scores, len(finished), len(by_job))
 
 
-def rank(rows: Iterable[Row], metric: str, direction: str) -> list[Row]:
+def rank(rows: Iterable[Row], ranking: Ranking) -> list[Row]:
     """From the best to the worst; those with a run that has not finished come after, then those without."""
-    sign = 1
-    if direction.startswith("max"):
-        sign = -1
 
     def order(row: Row) -> tuple[bool, bool, bool, float, bool]:
-        score = row.scores.get(metric)
+        score = row.scores.get(ranking.metric)
         mean = 0.0
         if score:
-            mean = sign * score.mean
+            mean = ranking.cost(score.mean)
         is_warned = any(run.warnings for run in row.counted)  # of a model that is of no use
         return not row.finished, not row.is_complete, score is None, mean, is_warned
 
@@ -177,6 +160,12 @@ class Ranking:
         """Whether a run can be the best."""
         return bool(self.direction) and not self.losses and not self.data
 
+    def cost(self, score: float) -> float:
+        """A score, or its negative, such that less is better."""
+        if self.direction == "max":
+            return -score
+        return score
+
 
 def make_ranking(
     runs: Runs, asked: str = "", configs: ConfigValues | None = None
@@ -185,7 +174,7 @@ def make_ranking(
 
     What was asked for comes first, then the stated objective of a sweep, then a metric of validation.
     """
-    metrics = _list_metrics(runs)
+    metrics = list_metrics(runs)
     configs = configs or ConfigValues()
     asked = asked or _stated_objective(runs)
     metric, colon, stated = asked.rpartition(":")
@@ -254,20 +243,17 @@ def _choose_metric(
 
     Where one class is rare, accuracy is best for a model that never predicts it: average precision decides.
     """
-    monitors = Counter(run.best["monitor"] for run in runs if run.best).most_common(1)
-    monitor: str = ""
-    if monitors:
-        monitor = monitors[0][0]
+    monitors: list[str] = [run.best["monitor"] for run in runs if run.best]
+    monitor = statistics.mode(monitors or [""])
     scores = [name for name in metrics if name.startswith("val/") and not name.endswith("loss")]
-    named = [name for name in scores if any(name in run.directions for run in runs)]
     common = [
         name
-        for name in named
-        if all(name in run.metrics for run in runs if run.status == "finished")
+        for name in scores
+        if any(name in run.directions for run in runs)
+        and all(name in run.metrics for run in runs if run.status == "finished")
     ]
     scored = [name for name in metrics if name.startswith(("val/", "test/"))]
-    precise = [name for name in common if name.rpartition("/")[2] in _OF_RARE]
-    precise.sort(key=lambda name: _OF_RARE.index(name.rpartition("/")[2]))
+    precise = [name for score in _OF_RARE for name in common if name.rpartition("/")[2] == score]
     is_binary = bool(precise) and precise[0].endswith(_OF_RARE[0])
     is_rare = bool(precise) and _has_rare_class(runs, configs)
     if is_rare or is_binary:
@@ -303,15 +289,12 @@ def _direction(metric: str, runs: Runs) -> tuple[str, list[str]]:
     directions = Counter(run.directions[metric] for run in runs if metric in run.directions)
     if len(directions) == 1:
         return next(iter(directions)), []
-    if directions:
-        return "", [
-            f"runs do not agree on whether {metric} is better high or low; set it with --sort {metric}:max"
-        ]
-    if is_better_low(metric):
+    if not directions and is_better_low(metric):
         return "min", []
-    return "", [
-        f"whether {metric} is better high or low is not known; set it with --sort {metric}:max"
-    ]
+    problem = f"whether {metric} is better high or low is not known"
+    if directions:
+        problem = f"runs do not agree on whether {metric} is better high or low"
+    return "", [f"{problem}; set it with --sort {metric}:max"]
 
 
 def _unlike_losses(metric: str, runs: Runs, configs: ConfigValues) -> dict[str, tuple[str, ...]]:
@@ -336,15 +319,14 @@ def _unlike_losses(metric: str, runs: Runs, configs: ConfigValues) -> dict[str, 
 
 def _quantity(metric: str, run: Run, configs: ConfigValues) -> str:
     """A metric with what it is of, such as `val/f1 of ill`; the AUROC of two classes is that of either."""
-    keys = (*metric_keys(metric.rpartition("/")[2]), "spec.class_names")
-    target, average, names = (value_of(run, key, configs) or "" for key in keys)
-    positive = names.strip("[]").rpartition(",")[2].strip()
+    keys = metric_keys(metric.rpartition("/")[2])
+    target, average, class_names = (value_of(run, key, configs) or "" for key in keys)
     if target.endswith("AUROC"):
         return metric
-    return describe_metric(metric, target, average, positive)
+    return describe_metric(metric, target, average, class_names)
 
 
-_WRITTEN = re.compile(r"\s*([^=<>!]+?)\s*(!=|<=|>=|=|<|>)(.*)", re.DOTALL)
+_WRITTEN = re.compile(r"\s*([^=<>!]+?)\s*(!=|<=|>=|==?|<|>)(.*)", re.DOTALL)
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -383,9 +365,9 @@ def unknown_key_error(key: str, runs: Runs, option: str) -> ConfigError:
 
 
 def _matches(actual: Any, sign: str, text: str) -> bool:
-    if sign in ("=", "!="):
+    if sign in ("=", "==", "!="):
         same = actual is not None and (is_same_value(actual, text) or str(actual) == text)
-        return same == (sign == "=")
+        return same == (sign != "!=")
     number = plain_value(actual)
     bound = plain_value(text)
     operands = (number, bound)
@@ -472,11 +454,11 @@ def compare(
     broken = tuple(run for run in selected if run.status == "broken")
     readable = [run for run in selected if run.status != "broken"]
     in_order = sorted(readable, key=lambda run: (run.started, str(run.path)))
+    repetitions = _group_runs(in_order, group_by, configs)
+    groups = repetitions
     if each:
-        grouped = [[run] for run in in_order]
-    else:
-        grouped = _group_runs(in_order, group_by, configs)
-    columns, values, notes = config_columns([group[0] for group in grouped], group_by, configs)
+        groups = [[run] for run in in_order]
+    columns, values, notes = config_columns([group[0] for group in groups], group_by, configs)
     shared = {
         key: text
         for run in readable[:1]
@@ -488,33 +470,22 @@ def compare(
     ranking = make_ranking(readable, sort, configs)
     shown_metrics = _metrics_shown(readable, metrics, ranking)
     rows = [
-        make_row(group, texts, shown_metrics)
-        for group, texts in zip(grouped, values, strict=True)
+        make_row(group, texts, shown_metrics) for group, texts in zip(groups, values, strict=True)
     ]
     best = None
     verdict = None
     if ranking is not None:
-        ordered = rank(rows, ranking.metric, ranking.direction)
+        ordered = rank(rows, ranking)
         ranked = ordered
         if each:  # the best run is the same, however it is shown
-            groups_of = _group_runs(in_order, group_by, configs)
-            repeated = [make_row(group, {}, [ranking.metric]) for group in groups_of]
-            ranked = rank(repeated, ranking.metric, ranking.direction)
+            ranked = rank(
+                (make_row(group, {}, [ranking.metric]) for group in repetitions), ranking
+            )
         ranked = [row for row in ranked if row.finished and ranking.metric in row.scores]
         if ranked and ranking.decides:
-            best = ranked[0].best(ranking.metric, ranking.direction)
-        groups = {
-            name: [
-                run
-                for run in readable
-                if any(run.path.is_relative_to(folder) for folder in folders)
-            ]
-            for name, folders in (sides or {}).items()
-        }
+            best = ranked[0].best(ranking)
         if not each:
-            verdict = _judge(
-                ranked, groups or {row.label: row.counted for row in ranked}, ranking
-            )
+            verdict = _judge(ranked, _split_sides(readable, sides or {}), ranking)
         if sort or not each:
             rows = ordered
     return Comparison(
@@ -535,9 +506,9 @@ def compare(
 def page(
     comparison: Comparison,
     limit: int,
-    offset: int = 0,
+    offset: int,
     *,
-    newest_first: bool = False,
+    newest_first: bool,
 ) -> Comparison:
     """Some rows of a comparison, then of the runs that cannot be read; a limit of 0 is all that follow."""
     numbers = range(len(comparison.rows))[:: -1 if newest_first else 1]
@@ -547,9 +518,11 @@ def page(
     shown = [*numbers, *comparison.broken][offset:end]
     rows = [item for item in shown if isinstance(item, int)]
     notes = comparison.notes
-    if 0 < len(shown) < comparison.total:
+    if len(shown) < comparison.total:
         note = f"{offset + 1:,} to {offset + len(shown):,} of {comparison.total:,} are shown"
-        if end is not None and end < comparison.total:
+        if not shown:
+            note = f"--offset {offset} skips all {comparison.total:,}"
+        elif end is not None and end < comparison.total:
             note += f"; --offset {end} shows the next, --limit 0 all"
         notes = (*notes, note)
     return replace(
@@ -575,13 +548,8 @@ def _group_runs(runs: Runs, keys: Sequence[str], configs: ConfigValues) -> list[
     return list(groups.values())
 
 
-def _list_metrics(runs: Runs) -> list[str]:
-    logged = (name for run in runs for name in run.metrics)
-    return list(dict.fromkeys([*logged, *(run.best["monitor"] for run in runs if run.best)]))
-
-
 def _metrics_shown(runs: Runs, requested: Sequence[str], ranking: Ranking | None) -> list[str]:
-    metrics = _list_metrics(runs)
+    metrics = list_metrics(runs)
     for name in requested:
         if name not in metrics and runs:
             raise unknown_metric_error(name, metrics, "--metric")
@@ -599,27 +567,39 @@ def _metrics_shown(runs: Runs, requested: Sequence[str], ranking: Ranking | None
     return list(dict.fromkeys([*ranked_by, *requested]))
 
 
-def _judge(ranked: Sequence[Row], groups: Mapping[str, Runs], ranking: Ranking) -> Verdict | None:
+def _split_sides(
+    runs: Runs, sides: Mapping[str, Sequence[Path]]
+) -> list[tuple[str, Sequence[Run]]]:
+    return [
+        (name, [run for run in runs if any(map(run.path.is_relative_to, folders))])
+        for name, folders in sides.items()
+    ]
+
+
+def _judge(
+    ranked: Sequence[Row], groups: Sequence[tuple[str, Sequence[Run]]], ranking: Ranking
+) -> Verdict | None:
     """The verdict on the first of two groups, else on the best row against the second."""
+    groups = groups or [(row.label, row.counted) for row in ranked]
     if len(groups) != 2:
         if len(ranked) < 2 or not ranking.decides:
             return None
         second = "the second, which has not finished"
         if ranked[1].is_complete:
             second = "the second"
-        groups = {"the best": ranked[0].counted, second: ranked[1].counted}
-    first, second = groups
+        groups = [("the best", ranked[0].counted), (second, ranked[1].counted)]
+    first, second = (name for name, _ in groups)
     reason = ""
     if not ranking.decides:
         reason = ranking.notes[-1]
-    for name, group in groups.items():
+    for name, group in groups:
         if (count := len({run.config_fingerprint for run in group})) > 1:
             reason = (
                 reason or f"{name} holds {count} configurations: name the runs of one, or --where"
             )
     if reason:
         return Verdict("", first, second, ranking.metric, ranking.direction, reason=reason)
-    counted, other = (make_row(group, {}, ()).counted for group in groups.values())
+    counted, other = (make_row(group, {}, ()).counted for _, group in groups)
     return judge(counted, other, ranking.metric, ranking.direction, (first, second))
 
 

@@ -148,23 +148,25 @@ RARE = 0.2
 _OF_A_CLASS = re.compile("Precision|Recall|F1|FBeta|Jaccard|Specificity")
 
 
-def metric_keys(name: str) -> tuple[str, str]:
-    """Where a config says the class of a metric of evaluation, and what it averages over."""
-    return f"metrics.eval.metrics.{name}._target_", f"metrics.eval.metrics.{name}.average"
+def metric_keys(name: str) -> tuple[str, str, str]:
+    """Where a config says the class of a metric of evaluation, what it averages over, and its classes."""
+    node = f"metrics.eval.metrics.{name}"
+    return f"{node}._target_", f"{node}.average", "spec.class_names"
 
 
-def describe_metric(name: str, target: str, average: str, positive: str) -> str:
-    """A metric's name, and what it averages over or of which class it is.
+def describe_metric(name: str, target: str, average: str, class_names: str) -> str:
+    """A metric's name, and what it averages over or of which class it is, by the values of `metric_keys`.
 
-    >>> describe_metric("f1", "torchmetrics.classification.MulticlassF1Score", "", "")
+    >>> describe_metric("f1", "torchmetrics.classification.MulticlassF1Score", "", "[a, b, c]")
     'f1 (macro)'
-    >>> describe_metric("f1", "torchmetrics.classification.BinaryF1Score", "", "ill")
+    >>> describe_metric("f1", "torchmetrics.classification.BinaryF1Score", "", "[healthy, ill]")
     'f1 of ill'
     """
     kind = target.rpartition(".")[2]
     if kind.startswith("Binary"):
         if _OF_A_CLASS.search(kind):
-            return f"{name} of {positive}"
+            positive = class_names.strip("[]").rpartition(",")[2].strip(" '\"")
+            return f"{name} of {positive or 'class 1'}"
         return name
     average = average or ("macro" if kind.startswith(("Multiclass", "Multilabel")) else "")
     is_said = name.startswith("mean") or (average == "micro" and "Accuracy" in kind)
@@ -186,11 +188,8 @@ def score_text(name: str, score: Mean, shares: Shares | None = None) -> str:
 
 
 def _plus_minus(mean: float, half: float) -> str:
-    if half > 0 and math.isfinite(half):
-        exponent = math.floor(math.log10(half))
-    else:
-        exponent = 1 << 10
-    if not -7 < exponent < 1 << 10 or (mean and abs(mean) < 1e-4):
+    if not 1e-6 <= half < math.inf or (mean and abs(mean) < 1e-4):
         return f"{format_number(mean)} ± {half:.2g}"
+    exponent = math.floor(math.log10(half))
     digits = max(0, 1 - exponent)
     return f"{mean:,.{digits}f} ± {round(half, 1 - exponent):,.{digits}f}"

@@ -117,6 +117,9 @@ def write(path: Path, folds: Sequence[OutOfFold]) -> None:
 
     frames = [fold.to_frame().assign(**fold.values) for fold in folds]
     table = pd.concat(frames, ignore_index=True)
+    # A column may hold classes of one configuration and numbers of another.
+    mixed = [name for name in table if pd.api.types.infer_dtype(table[name]).startswith("mixed")]
+    table = table.astype(dict.fromkeys(mixed, "string"))
     write_bytes(path, table.to_parquet(index=False, compression="zstd"))
 
 

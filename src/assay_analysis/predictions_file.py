@@ -170,10 +170,7 @@ class KeptSample(NamedTuple):
     key: str
     reason: Reason
     picture: bytes | None
-    row: dict[str, Any] | None
-
-
-_Row = tuple[str, Reason, bytes | None, dict[str, str | float | bool | list[str] | None] | None]
+    row: dict[str, str | float | bool | list[str] | None] | None
 
 
 def write_samples(path: Path, samples: Sequence[KeptSample]) -> None:
@@ -197,14 +194,10 @@ def read_samples(path: Path) -> list[KeptSample]:
     with explain_read_errors(path):
         content = read_whole(path, _LARGEST)
         table, _ = read_parquet(content, "samples")
-        rows = [
-            {**values, "row": None if values["row"] is None else json.loads(values["row"])}
-            for values in table.to_pylist()
-        ]
-        samples = [
-            KeptSample(*msgspec.convert(list(row.values()), _Row, builtin_types=(bytes,)))
-            for row in rows
-        ]
+        rows = [list(row.values()) for row in table.to_pylist()]
+        for row in rows:
+            row[-1] = row[-1] and json.loads(row[-1])
+        samples = msgspec.convert(rows, list[KeptSample], builtin_types=(bytes,))
         if any(
             sample.picture is not None and not sample.picture.startswith(_PNG)
             for sample in samples

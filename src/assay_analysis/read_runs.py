@@ -17,7 +17,15 @@ from assay.record.run_directory import JOURNAL, log
 from assay.record.run_lock import is_written
 from assay.record.run_record import FILE, Outcome, RunRecord
 from assay_analysis.journal import Journal
-from assay_analysis.run import ConfigValues, Run, is_config, plain_value, typed_values, value_of
+from assay_analysis.run import (
+    ConfigValues,
+    Run,
+    is_config,
+    list_metrics,
+    plain_value,
+    typed_values,
+    value_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -242,9 +250,7 @@ def runs(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     }
     columns |= {key: [plain_value(value_of(run, key, configs)) for run in table] for key in typed}
     columns["best_epoch"] = pd.array([run.best.get("epoch") for run in table], dtype="Int64")
-    for metric in dict.fromkeys(
-        name for run in table for name in (*run.metrics, run.best.get("monitor")) if name
-    ):
+    for metric in list_metrics(table):
         # A custom module may log a `loss`, which is a group as well.
         name = metric
         if metric in (*columns, *_FIRST_COLUMNS):
@@ -278,26 +284,28 @@ def curves(path: str | Path | Iterable[str | Path]) -> pd.DataFrame:
         except AssayError as error:
             warnings.warn(f"left out: {error.message}", stacklevel=2)
             continue
-        for metric, curve in curves.items():
-            columns = {
-                "epoch": curve.epochs,
-                "step": curve.steps,
-                "metric": metric,
-                "value": curve.values,
-            }
-            frames.append(
-                pd.DataFrame({"run": str(run.path), **columns}).astype({"epoch": "Int64"})
+        frames += [
+            pd.DataFrame(
+                {
+                    "run": str(run.path),
+                    "epoch": pd.array(curve.epochs, dtype="Int64"),
+                    "step": curve.steps,
+                    "metric": metric,
+                    "value": curve.values,
+                }
             )
-    frame = pd.DataFrame(columns=["run", "epoch", "step", "metric", "value"])
-    if frames:
-        frame = pd.concat(frames, ignore_index=True)
+            for metric, curve in curves.items()
+        ]
     kinds = {
         "run": "category",
-        "metric": "category",
         "epoch": "Int64",
         "step": "int64",
+        "metric": "category",
         "value": "float64",
     }
+    frame = pd.DataFrame(columns=list(kinds))
+    if frames:
+        frame = pd.concat(frames, ignore_index=True)
     return frame.astype(kinds)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -46,7 +47,7 @@ def plain_value(value: Any) -> Any:
 def format_value(value: Any) -> str:
     """A value as it is typed."""
     if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
+        return json.dumps(value)
     if isinstance(value, dict):
         return (
             "{" + ",".join(f"{key}:{format_value(inner)}" for key, inner in value.items()) + "}"
@@ -94,6 +95,12 @@ class Run:
 
 
 Runs: TypeAlias = "Sequence[Run]"
+
+
+def list_metrics(runs: Runs) -> list[str]:
+    """All metrics that runs have logged or keep their checkpoints by."""
+    logged = (name for run in runs for name in run.metrics)
+    return list(dict.fromkeys([*logged, *(run.best["monitor"] for run in runs if run.best)]))
 
 
 def typed_values(overrides: Iterable[str]) -> dict[str, str]:
@@ -147,14 +154,18 @@ def varying_overrides(jobs: Iterable[JobRecord]) -> list[dict[str, str]]:
 def shorten_values(values: Mapping[str, str | None]) -> dict[str, str]:
     """Values that are there as they are shown: numbers that were drawn, with four significant digits.
 
-    >>> shorten_values({"optimizer.lr": "0.004903618401148253", "seed": "1"})
-    {'optimizer.lr': '0.004904', 'seed': '1'}
+    >>> shorten_values({"optimizer.lr": "0.004903618401148253", "seed": "1764460800"})
+    {'optimizer.lr': '0.004904', 'seed': '1764460800'}
     """
     return {
-        key: f"{float(value):.4g}" if len(value) > _LONG and reads_as_number(value) else value
+        key: f"{float(value):.4g}" if _is_drawn(value) else value
         for key, value in values.items()
         if value is not None
     }
+
+
+def _is_drawn(value: str) -> bool:
+    return len(value) > _LONG and reads_as_number(value) and not value.isdecimal()
 
 
 def format_values(values: Mapping[str, str | None]) -> str:

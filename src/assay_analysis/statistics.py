@@ -307,7 +307,7 @@ def judge(
 ) -> Verdict:
     """Judge two configurations by their finished runs, each of which has another seed or fold."""
     verdict = Verdict("", *names, metric, direction)
-    groups = [_read_scores(runs, metric) for runs in (first, second)]
+    groups = [read_scores(runs, metric) for runs in (first, second)]
     one, other = (
         mean_of((score for _, score in group), (run.fold for run, _ in group)) for group in groups
     )
@@ -351,7 +351,8 @@ def judge(
     return replace(verdict, more_seeds=missing, tells=tells)
 
 
-def _read_scores(runs: Runs, metric: str) -> list[tuple[Run, float]]:
+def read_scores(runs: Runs, metric: str) -> list[tuple[Run, float]]:
+    """Runs that have finished with a score."""
     scores = [(run, run.score(metric)) for run in runs if run.status == "finished"]
     return [(run, score) for run, score in scores if score is not None and math.isfinite(score)]
 

@@ -8,7 +8,6 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import yaml
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hydra.core.override_parser.types import Override
-    from omegaconf import DictConfig
 
     from assay.config.hydra_internals import Hydra
     from assay.config.tree import Entry

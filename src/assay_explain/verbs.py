@@ -6,11 +6,7 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.verb import (  # noqa: TC001 - as above
-    ConfigDir,
-    Document,
-    Overrides,
-)
+from assay.cli.verb import ConfigDir, Document, Overrides  # noqa: TC001 - typer reads annotations
 
 
 def configs(

@@ -84,8 +84,6 @@ def convert(path: Path, out: Path | None = None) -> Conversion:
     Raises:
         ConfigError: There are no configs, one cannot be read, or the folder is not empty.
     """
-    if out is not None:
-        _check_empty(out)
     root, files, texts = _read_project(path)
     folder = out or Path(f"{root.resolve().name}_assay")
     _check_empty(folder)

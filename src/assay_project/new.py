@@ -7,6 +7,7 @@ import importlib.util
 import json
 import keyword
 import re
+import shlex
 import shutil
 import subprocess
 import tomllib
@@ -19,6 +20,7 @@ from urllib.request import url2pathname
 from assay.errors import ConfigError
 from assay.files.atomic import temporary_folder, write_text
 from assay.paths import CONF_DIR
+from assay.quoting import command
 from assay.targets.trust import is_library, project_packages
 from assay_explain.listing import groups, list_options
 
@@ -134,7 +136,7 @@ def _check_name(name: str, package: str) -> None:
         hint = "my_project"
         if last not in ("", ".."):
             hint = last
-        hint = f"cd {Path(name).parent} && assay new {hint}"
+        hint = f"cd {shlex.quote(str(Path(name).parent))} && {command('new', hint)}"
         raise ConfigError(f"expected a name, not a path: {name!r}", key="NAME", hint=hint)
     _check_word(package, name, "assay new", "my_project")
     with suppress(ImportError, ValueError):

@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from assay.cli.verb import (
-    Document,
-    show_loading,
-)
+from assay.cli.verb import Document, show_loading
 from assay.errors import AssayError
 from assay.quoting import command
 from assay.terminal import print_lines, print_rows

@@ -251,8 +251,12 @@ def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text,
     order = [*range(len(names) - 1, keys, -1), *range(keys - 1, -1, -1)]
     shown = list(range(len(widths)))
     left_out = []
+
+    def fits() -> bool:
+        return sum(widths[column] for column in shown) - _GAP <= width
+
     for at in sorted(order, key=lambda at: names[at] == kept):
-        if sum(widths[column] for column in shown) - _GAP <= width:
+        if fits():
             break
         shown.remove(at)
         left_out.append(names[at])
@@ -265,16 +269,15 @@ def _fit_table(comparison: Comparison, width: int, *, each: bool) -> tuple[Text,
             for column, space in zip(shown, spaces, strict=True)
         )
         style = ""
-        if number in (-1, comparison.best):
+        if number < 0:
             style = "bold"
-        if number >= 0:
-            if style:
-                style = "bold green"
-            elif not comparison.rows[number].finished:
-                style = "dim"
+        elif number == comparison.best:
+            style = "bold green"
+        elif not comparison.rows[number].finished:
+            style = "dim"
         texts.append(Text((" " * _GAP).join(padded).rstrip(), style))
     table = Text("\n", overflow="fold").join(texts)
-    table.no_wrap = sum(widths[column] for column in shown) - _GAP <= width
+    table.no_wrap = fits()
     return table, left_out, folder
 
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import pandas as pd
-import rich.box
-import rich.table
 import torch
 from omegaconf import OmegaConf
 from rich.markup import escape
@@ -29,7 +27,7 @@ from assay.errors import AssayError, DataError, explain_write_errors
 from assay.quoting import format_number, join_first, pluralize
 from assay.task.predictions import side_by_side
 from assay.task.task_of import task_of
-from assay.terminal import single_line
+from assay.terminal import make_table, single_line
 from assay_report.page import (
     Cell,
     Note,
@@ -331,7 +329,7 @@ def _survey_columns(
             )
         else:
             extra["frequent"] = {
-                str(value)[:40]: int(count) for value, count in counts[:3].items()
+                str(value)[:40]: int(count) for value, count in counts.head(3).items()
             }
         surveys.append(
             ColumnSurvey(str(name), kind, int(column.isna().sum()), len(counts), **extra)
@@ -567,21 +565,15 @@ def _facts(survey: Survey) -> list[str]:
 
 def _print(console: Console, table: Table) -> None:
     rows = [[single_line(cell.text) for cell in row] for row in table.cells]
-    printed = rich.table.Table(
-        box=rich.box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold"
-    )
     used = [index for index in range(len(table.columns)) if any(row[index] for row in rows)]
-    for name in (table.columns[index] for index in used):
-        is_number = name in table.numeric
-        fits = is_number or name == "distribution"
-        printed.add_column(
-            name, justify="right" if is_number else "left", overflow="fold", no_wrap=fits
-        )
+    head = [table.columns[index] for index in used]
+    printed = make_table(head, {*table.numeric, "distribution"})
     for row in rows[:_MOST_PRINTED]:
         printed.add_row(*(escape(row[index]) for index in used))
     console.print(printed)
     if len(rows) > _MOST_PRINTED:
         console.print(f"{len(rows) - _MOST_PRINTED} more")
+    console.print()
 
 
 _VALUES = ("values", "distribution")
@@ -641,22 +633,16 @@ def _values(values: Values | None) -> list[str]:
 
 
 def _classes(survey: Survey) -> Table:
-    subsets = survey.subsets
-    names = [subset.name for subset in subsets]
-    counts = subsets[0].class_counts
-    classes: Sequence[str] = ()
-    if counts:
-        classes = survey.class_names[:_MOST_CLASSES]
+    names = [subset.name for subset in survey.subsets]
+    counts = [subset.class_counts for subset in survey.subsets]
+    largest = max(counts[0], default=0) or 1
     rows: list[list[Cell | str]] = [
         [
             single_line(name),
-            *(
-                Cell(f"{subset.class_counts[index]:,}", subset.class_counts[index])
-                for subset in subsets
-            ),
-            "█" * round(20 * counts[index] / (max(counts) or 1)),
+            *(Cell(f"{count:,}", count) for count in of_class),
+            "█" * round(20 * of_class[0] / largest),
         ]
-        for index, name in enumerate(classes)
+        for name, *of_class in zip(survey.class_names[:_MOST_CLASSES], *counts, strict=False)
     ]
     num_hidden = len(survey.class_names) - len(rows)
     caption = ""

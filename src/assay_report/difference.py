@@ -89,13 +89,13 @@ def read_side(name: str, config_dir: Path | None = None) -> tuple[DictConfig, Ru
 
 def config_difference(first: DictConfig, second: DictConfig) -> Rows:
     """Keys whose values differ, each with both; where runs write to does not count."""
-    waiting = [any(entry.is_interpolation for entry in walk(side)) for side in (first, second)]
-    is_mixed = waiting[0] != waiting[1]
+
+    def waits(side: DictConfig) -> bool:
+        return any(entry.is_interpolation for entry in walk(side))
+
+    is_mixed = waits(first) != waits(second)
     if is_mixed:  # what the one waits for, the data has told the other
-        if waiting[0]:
-            late, early = (first, second)
-        else:
-            late, early = (second, first)
+        early, late = sorted((first, second), key=waits)
         OmegaConf.set_struct(late, False)
         late.spec = early.get("spec")
     return _rows(config_values(first, resolve=is_mixed), config_values(second, resolve=is_mixed))
@@ -114,7 +114,9 @@ def score_difference(left: RunRecord, right: RunRecord) -> Rows:
         {name: f"{value:.6g}" for name, value in run.metrics.items()} for run in (left, right)
     )
     differing = [
-        name for name in {**first, **second} if left.metrics.get(name) != right.metrics.get(name)
+        name
+        for name in {**first, **second}
+        if repr(left.metrics.get(name)) != repr(right.metrics.get(name))
     ]
     names = sorted(differing, key=lambda name: (not name.startswith("test/"), name))
     return {
@@ -174,11 +176,7 @@ def config_values(config: DictConfig, *, resolve: bool = False) -> dict[str, str
         if key == "run_dir" or (resolve and key in OF_SPEC):
             continue
         value = restore_auto(key, written)
-        if (
-            isinstance(value, str)
-            and run_dir
-            and (value == run_dir or value.startswith(f"{run_dir}/"))
-        ):
+        if isinstance(value, str) and run_dir and f"{value}/".startswith(f"{run_dir}/"):
             value = _RUN_DIR + value.removeprefix(run_dir)
         values[key] = to_yaml_line(value)
     return values

@@ -353,16 +353,10 @@ def thin_figure(figure: Figure) -> Figure:
                 f"{_SCATTER:,} of {len(mark.x):,} points are drawn, chosen at random."
             )
         if indices is not None:
-            values = {
-                name: getattr(mark, name, None) for name in ("x", "y", "low", "high", "texts")
-            }
-            present = {
-                name: column
-                for name, column in values.items()
-                if column is not None and len(column)
-            }
             few: Any = {
-                name: np.asarray(column)[indices].tolist() for name, column in present.items()
+                name: np.asarray(column)[indices].tolist()
+                for name, column in vars(mark).items()
+                if np.size(column) > 1
             }
             mark = replace(mark, **few)  # noqa: PLW2901 - the same mark, with fewer points
         marks.append(mark)

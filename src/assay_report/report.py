@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from assay.errors import AssayError, ConfigError, explain_write_errors
+from assay.errors import ConfigError, explain_write_errors
 from assay.figure import to_frame
 from assay.files.atomic import write_bytes
 from assay.record.run_record import FILE
@@ -59,7 +59,6 @@ def report(
     reloads_for: float = 0.0,
 ) -> Report:
     """Write a report, which the browser reloads for some seconds where it will be rewritten."""
-    check_folders(paths)
     file = out or (paths[0] if len(paths) == 1 else Path()) / "report.html"
     check_overwrite(file)
     for option, folder in (("--png", png), ("--csv", csv)):
@@ -99,14 +98,6 @@ def _write_each(
         ):
             write_bytes(path, draw(figure))
     return list(files)
-
-
-def check_folders(paths: Sequence[Path]) -> None:
-    """Refuse what is no folder."""
-    for path in paths:
-        if not path.is_dir():
-            message = f"there is no folder {path}"
-            raise AssayError(message, hint="name a run directory, such as outputs/NAME/DATE/TIME")
 
 
 def check_overwrite(file: Path) -> None:

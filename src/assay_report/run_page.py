@@ -34,6 +34,7 @@ from assay_analysis import predictions_file
 from assay_analysis.importances import draw_importances, read_importances
 from assay_analysis.objective import describe_metric, metric_keys
 from assay_analysis.read_runs import Curve, read_curves
+from assay_analysis.run import typed_values
 from assay_report.difference import config_values
 from assay_report.draw import is_logarithmic
 from assay_report.page import (
@@ -110,22 +111,16 @@ def run_page(run_dir: Path) -> Page:
     checkpoint = None
     if at_best is not None:
         checkpoint = (f"epoch {record.best['epoch']}, {tested}", at_best[0])
-    names: Sequence[str] = ()
-    if predictions is not None:
-        names = predictions.class_names
 
     def in_words(metric: str) -> str:
-        target, average = (values.get(key, "") for key in metric_keys(metric))
-        return describe_metric(
-            metric, target, average, names[1] if len(names) == 2 else "class 1"
-        )
+        return describe_metric(metric, *(values.get(key, "") for key in metric_keys(metric)))
 
     drawn = curve_figures(curves, in_words, checkpoint, record.shares)
     took = ""
     if record.finished:
         took = format_duration(record.seconds)
     size = ""
-    if isinstance(count := record.model.get("parameters"), int):
+    if count := record.model.get("parameters"):
         size = f"{count:,} parameters"
     facts = [
         record.started.replace("T", " ").replace("+00:00", " UTC"),
@@ -461,13 +456,13 @@ def at_best_epoch(
 ) -> tuple[int, dict[str, float]] | None:
     """The step of the best checkpoint, and each metric as it stood there; None where that was not logged."""
     monitor = curves.get(str(best.get("monitor")), Curve())
-    value = best.get("value")
     candidates = [
         index for index, epoch in enumerate(monitor.epochs) if epoch == best.get("epoch")
     ]
-    if not candidates or not isinstance(value, int | float):
+    if not candidates:
         return None
-    step = monitor.steps[min(candidates, key=lambda index: abs(monitor.values[index] - value))]
+    nearest = min(candidates, key=lambda index: abs(monitor.values[index] - best["value"]))
+    step = monitor.steps[nearest]
     values: dict[str, float] = {}
     for name, curve in curves.items():
         rows = zip(curve.epochs, curve.steps, curve.values, strict=True)
@@ -506,17 +501,16 @@ def read_values(run_dir: Path) -> tuple[dict[str, str], str]:
 
 def config_blocks(values: dict[str, str], problem: str, record: RunRecord) -> Blocks:
     """The overrides, and every value of the config."""
-    typed = Code(shlex.join(record.overrides) or "nothing: all defaults", "Typed")
-    warnings = []
+    blocks: Blocks = [Code(shlex.join(record.overrides) or "nothing: all defaults", "Typed")]
     if problem:
-        warnings = [Note(problem, "warn")]
+        blocks.insert(0, Note(problem, "warn"))
     if not values:
-        return [*warnings, typed]
+        return blocks
     words = [
         *record.overrides,
         *(text for entry in record.resumed for text in entry.get("overrides", ())),
     ]
-    typed_keys = {str(text).partition("=")[0].lstrip("+~").partition("@")[0] for text in words}
+    typed_keys = {key.partition("@")[0].replace("/", ".") for key in typed_values(words)}
     rows: list[list[Cell | str]] = []
     for key, value in values.items():
         parts = key.partition("[")[0].split(".")
@@ -528,7 +522,7 @@ def config_blocks(values: dict[str, str], problem: str, record: RunRecord) -> Bl
                 [Cell(key, tone="best" if is_typed else ""), Cell(shorten(value), title=value)]
             )
     caption = "What was typed, as a value or as an option of its group, stands out."
-    return [*warnings, typed, Table(("key", "value"), rows, caption, filtered=True, wraps=True)]
+    return [*blocks, Table(("key", "value"), rows, caption, filtered=True, wraps=True)]
 
 
 def environment_blocks(record: RunRecord) -> Blocks:
@@ -536,7 +530,6 @@ def environment_blocks(record: RunRecord) -> Blocks:
     machine = record.machine
     git = record.git or {}
     memory = machine.get("memory_bytes")
-    gpus = machine.get("gpus")
     commit = "no repository"
     if git:
         commit = f"{str(git.get('commit'))[:12]}{', with changes' * bool(git.get('dirty'))}"
@@ -544,8 +537,8 @@ def environment_blocks(record: RunRecord) -> Blocks:
         "machine": machine.get("hostname"),
         "system": machine.get("platform"),
         "processor": f"{machine.get('cpu', '')}, {machine.get('cores', '?')} cores",
-        "memory": f"{memory / 2**30:.1f} GiB" if isinstance(memory, int | float) else "",
-        "GPU": ", ".join(map(str, gpus)) if isinstance(gpus, list) and gpus else "none",
+        "memory": f"{memory / 2**30:.1f} GiB" if memory else "",
+        "GPU": ", ".join(machine.get("gpus") or ["none"]),
         "Python": machine.get("python"),
         **{name: record.packages[name] for name in _PACKAGES if name in record.packages},
         "code": commit,

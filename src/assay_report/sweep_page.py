@@ -53,7 +53,7 @@ class Contents:
     total: int
     typed: Sequence[str] = ()
     notices: Sequence[str] = ()
-    is_sweep: bool = False
+    thing: str = "run"
     logs: Path | None = None
 
     @property
@@ -113,7 +113,9 @@ def read_contents(paths: Sequence[Path]) -> Contents:
     aims = aims or [Objective("val/loss", "minimize")]
     num_jobs = 0
     typed: list[str] = []
+    thing = "run"
     if journal is not None:
+        thing = "job"
         typed = _list_commands(journal)
         num_jobs = len(journal.jobs)
         if num_open := sum(not job.ended for job in journal.jobs.values()):
@@ -132,7 +134,7 @@ def read_contents(paths: Sequence[Path]) -> Contents:
         max(num_jobs, len(runs)),
         typed,
         [*notices, *(f"{note[:1].upper()}{note[1:]}." for note in comparison.notes)],
-        journal is not None,
+        thing,
         logs,
     )
 
@@ -186,18 +188,14 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
     rows = comparison.rows
     figures, notes = parameter_figures(rows, aims[0])
     curves, unread = curve_figures(rows, aims)
-    repeated = contents.each is not None
-    thing = "run"
-    if contents.is_sweep:
-        thing = "job"
-    title = thing.capitalize()
+    title = contents.thing.capitalize()
     warned = ((contents.name(run), text) for run in contents.runs for text in run.warnings)
     useless = [f"{title} {name}: {warning}" for name, warning in warned]
     warnings = _note_blocks([*contents.notices, *unread, *useless], "warn")
-    board: Blocks = [_table(contents, comparison, folder, thing)]
+    board: Blocks = [_table(contents, comparison, folder)]
     jobs: Blocks = []
     if contents.each:
-        jobs = [_table(contents, contents.each, folder, thing)]
+        jobs = [_table(contents, contents.each, folder)]
     typed: Blocks = []
     if contents.typed:
         typed = [Code("\n".join(contents.typed))]
@@ -205,19 +203,17 @@ def sweep_page(contents: Contents, folder: Path) -> Page:
         verdict = comparison.verdict.sentence
         board += [Note(f"{verdict[:1].upper()}{verdict[1:]}.")]
     sections = [
-        Section("summary", "Summary", [*warnings, _summary(contents, thing)]),
-        Section(
-            "leaderboard", "Leaderboard", board, _describe_order(contents, repeated=repeated)
-        ),
+        Section("summary", "Summary", [*warnings, _summary(contents)]),
+        Section("leaderboard", "Leaderboard", board, _describe_order(contents)),
         Section("parameters", "Parameters", [*_figures(figures), *_note_blocks(notes)]),
         Section("curves", "Learning curves", _figures(curves)),
-        Section("failures", "Failures", failure_blocks(contents, thing)),
+        Section("failures", "Failures", failure_blocks(contents)),
         Section("jobs", f"{title}s", jobs),
         Section("reproduce", "Reproduce", typed),
     ]
     paths = contents.paths
     return Page(
-        "Sweep" if contents.is_sweep else "Runs",
+        "Sweep" if contents.thing == "job" else "Runs",
         paths[0].resolve().name if len(paths) == 1 else f"{contents.total} runs",
         sections,
         _status(contents),
@@ -238,8 +234,9 @@ def _status(contents: Contents) -> tuple[str, Tone]:
     return ("finished", "good")
 
 
-def _summary(contents: Contents, thing: str) -> Cards:
+def _summary(contents: Contents) -> Cards:
     cards = []
+    things = f"{contents.thing}s"
     comparison = contents.comparison
     if comparison.best is not None:
         best = comparison.rows[comparison.best]
@@ -259,16 +256,16 @@ def _summary(contents: Contents, thing: str) -> Cards:
     counts = ", ".join(
         f"{count} {status}" for status, count in Counter(run.status for run in runs).items()
     )
-    cards.append((f"{thing}s", str(contents.total), counts))
+    cards.append((things, str(contents.total), counts))
     cards.append(
         ("configurations", str(len(comparison.rows)), "that differ in more than seed and fold")
     )
     if took := sum(run.seconds for run in runs):
-        cards.append(("time", format_duration(took), f"of all {thing}s together"))
+        cards.append(("time", format_duration(took), f"of all {things} together"))
     return Cards(cards)
 
 
-def _describe_order(contents: Contents, *, repeated: bool) -> str:
+def _describe_order(contents: Contents) -> str:
     objective = contents.objectives[0]
     ranking = contents.comparison.ranking
     if ranking is not None and not ranking.decides:
@@ -277,12 +274,12 @@ def _describe_order(contents: Contents, *, repeated: bool) -> str:
     if objective.direction == "maximize":
         side = "highest"
     seeds = ""
-    if repeated:
+    if contents.each:
         seeds = " Scores are means of seeds or folds with their 95 % interval (Student's t)."
     return f"By {objective.name}, the {side} first; what has not finished comes last.{seeds}"
 
 
-def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str) -> Table:
+def _table(contents: Contents, comparison: Comparison, folder: Path) -> Table:
     """A line for each row; where a row is one run, with a link to it."""
     keys = comparison.columns
     names = comparison.metrics
@@ -317,7 +314,7 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
                 time,
             ]
         )
-    head = ["#", "finished" if repeated else thing, *keys, *names, "status", "time"]
+    head = ["#", "finished" if repeated else contents.thing, *keys, *names, "status", "time"]
     numeric = frozenset(("#", *names, "time"))
     caption = ""
     if (total := len(comparison.rows)) > len(rows):
@@ -331,7 +328,7 @@ def _table(contents: Contents, comparison: Comparison, folder: Path, thing: str)
     return Table(head, rows, caption, numeric, filtered=len(rows) > 5)
 
 
-def failure_blocks(contents: Contents, thing: str) -> Blocks:
+def failure_blocks(contents: Contents) -> Blocks:
     """Runs that did not finish, grouped by reason apart from its numbers, largest group first."""
     groups: dict[tuple[str, str, str], list[Run]] = {}
     for run in contents.runs:
@@ -345,7 +342,7 @@ def failure_blocks(contents: Contents, thing: str) -> Blocks:
         cause = ""
         if example.cause:
             cause = f" ({example.cause.replace('_', ' ')})"
-        heading = f"{pluralize(len(runs), thing)} {example.status}{cause}: {names}."
+        heading = f"{pluralize(len(runs), contents.thing)} {example.status}{cause}: {names}."
         blocks.append(
             Note(f"{heading} {printable(example.reason)}".strip(), _TONES.get(example.status, ""))
         )

@@ -18,7 +18,7 @@ from assay.cli.verb import ConfigDir, Document, Overrides, show_loading
 from assay.errors import AssayError
 from assay.files.atomic import is_temporary, remove_unfinished, temporary_name
 from assay.files.symlinks import OWN_FILES
-from assay.quoting import command
+from assay.quoting import command, pluralize
 from assay.record.run_lock import is_written, lock_error, lock_run
 from assay.record.run_record import RunRecord, no_run_error
 from assay.terminal import Console, print_lines, printable, single_line
@@ -138,13 +138,10 @@ def best(
     That is the best repetition of the configuration with the best mean.
     """
     from assay_analysis.comparison import compare as compared
-    from assay_analysis.comparison import make_ranking
     from assay_analysis.read_runs import read_runs
     from assay_report.comparison_formats import Best, to_document
 
-    runs = read_runs([path])
-    make_ranking(runs, metric)  # a metric, where `compare` would sort by any key
-    comparison = compared(runs, sort=metric, where=where or ())
+    comparison = compared(read_runs([path]), sort=metric, where=where or ())
     best = comparison.best_run
     ranking = comparison.ranking
     if ranking is None:
@@ -376,7 +373,7 @@ def rm(
     ] = False,
 ) -> None:
     """Remove runs for good, after asking; refuse running ones."""
-    directories = [check_removable(run) for run in runs]
+    directories = list(dict.fromkeys(map(check_removable, runs)))
     for directory in directories:
         in_sweep = (directory.parent / "journal.jsonl").is_file()
         note = ""
@@ -389,9 +386,7 @@ def rm(
                 "cannot ask for confirmation: standard input is not a terminal",
                 hint="assay rm --yes RUN",
             )
-        if not typer.confirm(
-            f"Remove {len(directories)} run{'s' * (len(directories) > 1)} for good?", err=True
-        ):
+        if not typer.confirm(f"Remove {pluralize(len(directories), 'run')} for good?", err=True):
             raise AssayError("nothing was removed")
     for directory in directories:
         remove_run(directory)

@@ -56,6 +56,17 @@ def test_seeds_are_one_row_with_scipys_interval(tmp_path: Path) -> None:
     assert table.notes == ()
 
 
+def test_of_three_rows_two_of_one_label_are_not_the_two_that_are_judged(tmp_path: Path) -> None:
+    for lr, score in {"0.1": 0.5, "0.0049036184": 0.7, "0.004903618": 0.8}.items():
+        for seed in range(3):
+            metrics = {"val/accuracy": score + seed / 100}
+            make_run(tmp_path / f"{lr}-{seed}", f"optimizer.lr={lr}", f"seed={seed}", metrics=metrics)
+    table = compared(tmp_path, sort="val/accuracy:max")
+    assert table.verdict is not None
+    assert (table.verdict.first, table.verdict.second) == ("the best", "the second")
+    assert table.verdict.difference == pytest.approx(0.1)
+
+
 def test_by_default_what_checkpoints_are_kept_by_decides(tmp_path: Path) -> None:
     seeds(tmp_path)
     table = compared(tmp_path)
@@ -363,6 +374,7 @@ def test_other_samples_that_were_asked_for_are_not_a_change(tmp_path: Path) -> N
     ("conditions", "kept"),
     [
         (["model=small_cnn"], ["b"]),
+        (["model==small_cnn"], ["b"]),
         (["model!=small_cnn"], ["a", "c"]),
         (["optimizer.lr=1e-1"], ["a"]),
         (["optimizer.lr<0.05"], ["b"]),

@@ -71,6 +71,20 @@ def test_every_sample_once_and_the_score_over_all(tmp_path: Path) -> None:
     assert not (tmp_path / "all.parquet").exists()
 
 
+def test_classes_of_one_configuration_and_numbers_of_another_are_one_table(tmp_path: Path) -> None:
+    targets = np.array([[1.5], [2.0]], np.float32)
+    numbers = StoredPredictions("regression", "values", ("a", "b"), targets + 1, targets, ("size",))
+    rows = [
+        make_row([run(tmp_path / "classes", 0, iris(0))], {"data": "iris"}, ()),
+        make_row([run(tmp_path / "numbers", 0, numbers)], {"data": "sizes"}, ()),
+    ]
+    write(tmp_path / "all.parquet", gather_folds(rows))
+    table = pd.read_parquet(tmp_path / "all.parquet").set_index("key")
+    assert table.target[["a", "b"]].tolist() == ["1.5", "2.0"]
+    assert set(table.target[table.data == "iris"]) == set(NAMES)
+    assert table["probability setosa"].dtype.kind == "f"
+
+
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     def problems(*runs: Run) -> str:
         [found] = gather_folds([make_row(runs, {}, ())])

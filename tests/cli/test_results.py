@@ -76,6 +76,7 @@ def test_of_many_runs_the_newest_come_first_page_by_page(outputs: Path) -> None:
     assert "0.01-1" in table
     assert "0.1-0" not in table
     assert "2 to 2 of 4 are shown; --offset 2 shows the next, --limit 0 all" in table
+    assert "--offset 9 skips all 4" in typed("ls", "--offset", "9").stdout
     assert "are shown" not in typed("ls").stdout
     rows = json.loads(typed("compare", "--json", "--limit", "1").stdout)["rows"]
     assert [row["best"] for row in rows] == [True]
@@ -139,6 +140,9 @@ def test_rm_asks_and_refuses_where_nobody_can_be_asked(outputs: Path) -> None:
     told = typed("rm", "--yes", "outputs/x/0.1-1", "outputs", code=1).stderr
     assert "is not a run directory" in told
     assert (outputs / "x/0.1-1").is_dir(), "all or none"
+    told = typed("rm", "--yes", "outputs/x/0.1-1", "outputs/x/../x/0.1-1").stderr
+    assert told.count("0.1-1") == 1, "once, however often it is named"
+    assert not (outputs / "x/0.1-1").exists()
 
 
 def in_terminal(*words: str, answer: str, until: str) -> tuple[str, int]:

@@ -213,6 +213,7 @@ def test_every_kind_of_project_trains(kind: str, tmp_path: Path, monkeypatch: py
         ("class", "no keyword"),
         ("a/b", "not a path"),
         ("..", "not a path"),
+        ("my folder/b", "cd 'my folder' && assay new b"),
         ("1st", "lower-case"),
         ("my project", "lower-case"),
         ("taken", "is not empty"),

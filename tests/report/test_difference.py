@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,13 @@ from omegaconf import OmegaConf
 from assay.compose.compose import compose, job_config
 from assay.errors import AssayError
 from assay.record.run_record import RunRecord
-from assay_report.difference import difference, print_difference, read_side, record_difference
+from assay_report.difference import (
+    difference,
+    print_difference,
+    read_side,
+    record_difference,
+    score_difference,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +89,9 @@ def test_two_runs_and_their_records(capsys: pytest.CaptureFixture[str]) -> None:
         "test/loss 0.25 0.5",
     ]
     assert not record_difference(one, one)
+    one.metrics = {"test/loss": math.nan, "test/mae": 1.0}
+    other.metrics = {"test/loss": math.nan}
+    assert score_difference(one, other) == {"test/mae": ("1", None)}
     other.git = None
     assert record_difference(one, other)["git.commit"] == ("abc", None)
 

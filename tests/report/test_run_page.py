@@ -117,6 +117,24 @@ def test_what_is_missing_or_damaged_becomes_a_marked_box(
         assert any(damage in note for note in notes(page))
 
 
+def test_a_metric_of_one_class_names_it_without_predictions_too(tmp_path: Path) -> None:
+    metric = {"_target_": "torchmetrics.classification.BinaryF1Score"}
+    config = {"metrics": {"eval": {"metrics": {"f1": metric}}}, "spec": {"class_names": ["no", "yes"]}}
+    make_run(tmp_path / "run", config=config, csv="epoch,step,val/f1\n1,10,0.5\n")
+    assert "f1 of yes" in [figure.title for figure in run_page(tmp_path / "run").figures]
+
+
+def test_what_was_typed_stands_out(tmp_path: Path) -> None:
+    config = {"data": {"transform": {"train": []}, "batch_size": 8}, "model": {"hidden": 3}}
+    make_run(tmp_path / "run", "data/transform=none", "model=mlp", "+trainer.max_epochs=3", config=config)
+    [table] = next(one for one in run_page(tmp_path / "run").sections if one.name == "config").blocks[1:]
+    assert isinstance(table, Table)
+    tones = {key.text: key.tone for key, _ in table.cells}
+    marked = {"data.transform.train", "model._target_", "model.hidden", "trainer.max_epochs"}
+    assert {key for key, tone in tones.items() if tone} >= marked
+    assert not tones["data.batch_size"]
+
+
 def test_importances_carry_the_names_of_columns(run_dir: Path) -> None:
     columns = {"city, <b>": [0.1, 0.3], "day": [0.5, 0.7]}
     write_importances(run_dir, Importances("accuracy", 0.9, 100, 100, columns))

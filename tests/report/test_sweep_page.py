@@ -109,7 +109,7 @@ def test_a_process_that_died_has_said_its_last_words_where_its_output_went(tmp_p
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "7.txt").write_text("Segmentation fault\n")
     for words in ("quiet", "Segmentation fault"):
-        _, code = failure_blocks(read_contents([tmp_path]), "job")
+        _, code = failure_blocks(read_contents([tmp_path]))
         assert isinstance(code, Code)
         assert code.text == words
         if words == "quiet":
@@ -224,7 +224,7 @@ def test_runs_that_are_broken_in_one_way_are_told_once_whatever_their_names(tmp_
         make_run(tmp_path / name, csv=None)
         record = tmp_path / name / "record.json"
         record.write_text(record.read_text().replace('"seed": ', '"seed": 1'))
-    (note,) = failure_blocks(read_contents([tmp_path]), "run")
+    (note,) = failure_blocks(read_contents([tmp_path]))
     assert isinstance(note, Note)
     assert note.text.startswith("3 runs broken: crow, lark, wren.")
 

@@ -154,6 +154,7 @@ def test_a_table_of_masks() -> None:
     assert list(frame) == ["prediction", "share a", "share b\x1b[31m"]
     assert frame["share a"].tolist() == pytest.approx([(mask == 0).mean() for mask in several.masks])
     assert several[1:][0].mask.shape == (6, 8)
+    assert [mask.shape for mask in several[[1, 0]].masks] == [(6, 8), (12, 16)]
     assert several[1].to_frame().equals(frame[1:].reset_index(drop=True))
     assert "\x1b" not in str(several[0])
 

@@ -98,10 +98,11 @@ def count_classes(metric: Metric) -> Tensor:
     states: Any = metric
     if hasattr(metric, "tp"):
         positives = states.tp + states.fn
-        counts = torch.stack([positives, positives + states.fp + states.tn])
+        total = positives + states.fp + states.tn
     elif states.thresholds is not None:
         by_target = states.confmat[0].sum(-1)
-        counts = torch.stack([by_target[..., 1], by_target.sum(-1)])
+        positives = by_target[..., 1]
+        total = by_target.sum(-1)
     else:
         num_classes: Any = getattr(metric, "num_classes", None)
         size: int = num_classes or getattr(metric, "num_labels", 1)
@@ -112,8 +113,8 @@ def count_classes(metric: Metric) -> Tensor:
             positives = target.bincount(minlength=size)
         else:
             positives = (target == 1).reshape(-1, size).sum(0)
-        counts = torch.stack([positives, torch.full_like(positives, len(target))])
-    return counts.reshape(2, -1)
+        total = torch.full_like(positives, len(target))
+    return torch.stack([positives, total]).reshape(2, -1)
 
 
 def average_present(metric: Metric, scores: Tensor, counts: Tensor, average: str) -> Tensor:

@@ -55,12 +55,8 @@ class SingleLabel(Task):
     @override
     def as_targets(self, values: Tensor) -> Tensor:
         if values.shape[1:] == (1,):
-            column = values[:, 0]
-        else:
-            column = values
-        if column.is_floating_point():
-            return column
-        return column.long()
+            values = values[:, 0]
+        return super().as_targets(values)
 
     @override
     def batch_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
@@ -116,9 +112,7 @@ class SingleLabel(Task):
         return tuple(str(label) for label in range(max(highest + 1, self.num_classes or 0)))
 
     @override
-    def fake_targets(
-        self, num_samples: int, size: int, input_shape: Sequence[int] = ()
-    ) -> Tensor:
+    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int]) -> Tensor:
         import torch
 
         return torch.arange(num_samples) % size
@@ -147,9 +141,9 @@ class SingleLabel(Task):
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
         named = predictions.outputs.shape[1] == len(predictions.class_names)
         if predictions.kind == "probabilities" or (predictions.kind == "scores" and named):
-            return Classes()
+            return Classes(predictions)
         if predictions.kind == "embeddings":
-            return Embeddings()
+            return Embeddings(predictions)
         return super().evaluator(predictions)
 
 
@@ -198,12 +192,6 @@ class Multilabel(Task):
     form = "a column of 0 and 1 per label, [N, L]"
 
     @override
-    def as_targets(self, values: Tensor) -> Tensor:
-        if values.is_floating_point():
-            return values
-        return values.long()
-
-    @override
     def hard_targets(self, targets: Tensor) -> Tensor:
         if targets.is_floating_point():
             return (targets >= 0.5).long()
@@ -224,9 +212,7 @@ class Multilabel(Task):
         return tuple(str(label) for label in range(subsets[0].shape[-1]))
 
     @override
-    def fake_targets(
-        self, num_samples: int, size: int, input_shape: Sequence[int] = ()
-    ) -> Tensor:
+    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int]) -> Tensor:
         import torch
 
         return (torch.arange(num_samples)[:, None] + torch.arange(size)) % 2
@@ -244,5 +230,5 @@ class Multilabel(Task):
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
         if predictions.kind == "probabilities":
-            return Labels()
+            return Labels(predictions)
         return super().evaluator(predictions)

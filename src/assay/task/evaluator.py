@@ -81,19 +81,16 @@ def bootstrapped(
     def interval(name: str, value: float) -> tuple[float, float]:
         if shares and name in shares:
             return _wilson(shares[name])
+        column = np.empty(0)
         if num_samples > 1:
             column = np.array([draw[name] for draw in draws()])
-        else:
-            column = np.empty(0)
         column = column[np.isfinite(column)]
-        if not len(column) or not np.isfinite(value):
-            return np.nan, np.nan
-        low, high = np.quantile(column, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-        # Drawing samples twice may move the score itself, as of calibration.
-        is_interval = low < high and low <= value <= high
-        if is_interval:
-            return (float(low), float(high))
-        return (np.nan, np.nan)
+        if len(column):
+            low, high = np.quantile(column, ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+            # Drawing samples twice may move the score itself, as of calibration.
+            if low < high and low <= value <= high:
+                return float(low), float(high)
+        return np.nan, np.nan
 
     return [
         Score(
@@ -133,31 +130,44 @@ class Evaluator(ABC):
 
     caption: ClassVar[str] = ""
 
+    def __init__(self, predictions: StoredPredictions) -> None:
+        self.predictions = predictions
+        self.outputs = predictions.outputs
+        self.names = predictions.class_names
+
+    @property
+    def targets(self) -> Array:
+        """The targets; an error if there are none."""
+        if self.predictions.targets is None:
+            raise ValueError("there are no targets to compare with")
+        return self.predictions.targets
+
+    @property
+    def samples(self) -> str:
+        """The samples in words, see `describe_samples`."""
+        return describe_samples(self.predictions)
+
     @abstractmethod
-    def scores(self, predictions: StoredPredictions) -> list[Score]:
+    def scores(self) -> list[Score]:
         """See `Task.scores`."""
 
-    def figures(self, predictions: StoredPredictions) -> list[Figure]:
+    def figures(self) -> list[Figure]:
         """See `Task.figures`."""
         return []
 
-    def error_scores(self, predictions: StoredPredictions) -> Array:
+    def error_scores(self) -> Array:
         """See `Task.error_scores`."""
-        return np.full(len(predictions.outputs), np.nan)
+        return np.full(len(self.outputs), np.nan)
 
-    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
+    def predicted_label(self, index: int) -> str:
         """See `Task.predicted_label`."""
         return ""
 
-    def hardest_caption(self, predictions: StoredPredictions) -> str:
-        """See `Task.hardest_caption`."""
-        return self.caption
-
-    def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
+    def baseline_warnings(self) -> list[str]:
         """See `Task.baseline_warnings`."""
         return []
 
-    def is_right(self, predictions: StoredPredictions) -> Array | None:
+    def is_right(self) -> Array | None:
         """See `Task.is_right`."""
         return None
 
@@ -167,7 +177,7 @@ class Unknown(Evaluator):
     """For outputs that cannot be evaluated."""
 
     @override
-    def scores(self, predictions: StoredPredictions) -> list[Score]:
+    def scores(self) -> list[Score]:
         return []
 
 
@@ -187,13 +197,6 @@ def describe_samples(predictions: StoredPredictions) -> str:
     if predictions.num_evaluated:
         prefix = "kept "
     return f"the {len(predictions.keys):,} {prefix}{subset}samples"
-
-
-def require_targets(predictions: StoredPredictions) -> Array:
-    """Return the targets, or raise if there are none."""
-    if predictions.targets is None:
-        raise ValueError("there are no targets to compare with")
-    return predictions.targets
 
 
 FEWEST = 10

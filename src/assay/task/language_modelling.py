@@ -206,23 +206,13 @@ class LanguageModelling(Task):
 
     name = "language_modelling"
     suits = "loss=cross_entropy metrics=language_modelling"
-    loss_kinds: ClassVar[frozenset[str]] = frozenset({"multiclass"})
+    loss_kinds = frozenset({"multiclass"})
     size_key = "vocab_size"
     unit = ("kind of token", "kinds of tokens")
     form = "the next token at each position, int64 [N, L]"
     takes_logits = True
     generates = True
-    kept_kind: ClassVar[Kind | None] = "surprisals"
-
-    @override
-    def as_targets(self, values: Tensor) -> Tensor:
-        if values.is_floating_point():
-            return values
-        return values.long()
-
-    @override
-    def batch_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
-        return targets.long()
+    kept_kind = "surprisals"
 
     @override
     def for_loss(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -238,16 +228,11 @@ class LanguageModelling(Task):
         return {}
 
     @override
-    def fake_targets(
-        self, num_samples: int, size: int, input_shape: Sequence[int] = ()
-    ) -> Tensor:
+    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int]) -> Tensor:
         import torch
 
         # One window, expanded without a copy: all tokens might not fit in memory.
-        if input_shape:
-            length = input_shape[0]
-        else:
-            length = size
+        length = next(iter(input_shape), size)
         return (torch.arange(length) % size).expand(num_samples, length)
 
     @override
@@ -270,5 +255,5 @@ class LanguageModelling(Task):
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
         if predictions.kind == "surprisals":
-            return Tokens()
+            return Tokens(predictions)
         return super().evaluator(predictions)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from typing_extensions import override
@@ -39,7 +40,7 @@ class Regression(Task):
 
     name = "regression"
     suits = "loss=mse metrics=regression"
-    loss_kinds: ClassVar[frozenset[str]] = frozenset()
+    loss_kinds = frozenset()
     size_key = "num_targets"
     unit = ("real-valued target", "real-valued targets")
     form = "floating-point numbers, [N, T]"
@@ -74,9 +75,7 @@ class Regression(Task):
             )
 
     @override
-    def fake_targets(
-        self, num_samples: int, size: int, input_shape: Sequence[int] = ()
-    ) -> Tensor:
+    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int]) -> Tensor:
         import torch
 
         # Between 0 and 1, so that losses and metrics of counts or probabilities accept them.
@@ -97,7 +96,7 @@ class Regression(Task):
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
         if predictions.kind == "values":
-            return Values()
+            return Values(predictions)
         return super().evaluator(predictions)
 
 
@@ -155,9 +154,7 @@ class Multitask(Task):
         return not parse_heads(class_names)[column].class_names
 
     @override
-    def fake_targets(
-        self, num_samples: int, size: int, input_shape: Sequence[int] = ()
-    ) -> Tensor:
+    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int]) -> Tensor:
         import torch
 
         # Valid as numbers and as classes, of which each head has at least two.
@@ -195,7 +192,7 @@ class Multitask(Task):
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        return Heads()
+        return Heads(predictions)
 
 
 @final
@@ -204,37 +201,43 @@ class Heads(Evaluator):
 
     caption = "Largest error of any target first, relative to the largest error of that target."
 
+    @cached_property
+    def _by_head(self) -> list[tuple[Head, Evaluator]]:
+        return [
+            (head, _task_of_head(head).evaluator(of_head))
+            for head, of_head in split_by_head(self.predictions)
+        ]
+
     @override
-    def scores(self, predictions: StoredPredictions) -> list[Score]:
-        by_head = split_by_head(predictions)
-        prefixes = metric_keys([head.name for head, _ in by_head])
+    def scores(self) -> list[Score]:
+        prefixes = metric_keys([head.name for head, _ in self._by_head])
         return [
             replace(
                 score,
                 name=f"{head.name}/{score.name}",
                 metric=score.metric and f"{prefix}/{score.metric}",
             )
-            for prefix, (head, of_head) in zip(prefixes, by_head, strict=True)
-            for score in _task_of_head(head).scores(of_head)
+            for prefix, (head, evaluator) in zip(prefixes, self._by_head, strict=True)
+            for score in evaluator.scores()
         ]
 
     @override
-    def figures(self, predictions: StoredPredictions) -> list[Figure]:
+    def figures(self) -> list[Figure]:
         return [
             replace(
                 figure,
                 name=f"head_{head.column}_{figure.name}",
                 title=f"{head.name}: {figure.title.removesuffix(f': {head.name}')}",
             )
-            for head, of_head in split_by_head(predictions)
-            for figure in _task_of_head(head).figures(of_head)
+            for head, evaluator in self._by_head
+            for figure in evaluator.figures()
         ]
 
     @override
-    def error_scores(self, predictions: StoredPredictions) -> Array:
+    def error_scores(self) -> Array:
         shares = []
-        for head, of_head in split_by_head(predictions):
-            error_scores = _task_of_head(head).error_scores(of_head)
+        for _, evaluator in self._by_head:
+            error_scores = evaluator.error_scores()
             largest = np.nanmax(error_scores, initial=0.0)
             if largest > 0:
                 error_scores = error_scores / largest
@@ -242,27 +245,24 @@ class Heads(Evaluator):
         return np.asarray(np.max(shares, axis=0))
 
     @override
-    def is_right(self, predictions: StoredPredictions) -> Array | None:
+    def is_right(self) -> Array | None:
         """Return whether all classes of a sample are right; None if there are only numbers."""
-        by_head = [
-            _task_of_head(head).is_right(of_head) for head, of_head in split_by_head(predictions)
-        ]
+        by_head = [evaluator.is_right() for _, evaluator in self._by_head]
         defined = [right for right in by_head if right is not None]
         return np.all(defined, axis=0) if defined else None
 
     @override
-    def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
+    def baseline_warnings(self) -> list[str]:
         return [
             f"{head.name}: {warning}"
-            for head, of_head in split_by_head(predictions)
-            for warning in _task_of_head(head).baseline_warnings(of_head)
+            for head, evaluator in self._by_head
+            for warning in evaluator.baseline_warnings()
         ]
 
     @override
-    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
+    def predicted_label(self, index: int) -> str:
         return ", ".join(
-            f"{head.name} {_task_of_head(head).predicted_label(of_head, index)}"
-            for head, of_head in split_by_head(predictions)
+            f"{head.name} {evaluator.predicted_label(index)}" for head, evaluator in self._by_head
         )
 
 

@@ -7,6 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import compress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final, get_args
 
 import numpy as np
@@ -75,10 +76,9 @@ class StoredPredictions:
     threshold: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.targets is None:
+        targets = self.targets
+        if targets is None:
             targets = self.outputs
-        else:
-            targets = self.targets
         width = self.outputs.shape[-1]
         num_names = len(self.class_names)
         if self.kind not in KINDS:
@@ -213,7 +213,7 @@ def labels_on(probabilities: Array) -> Array:
     return probabilities > 0.5
 
 
-def _score_columns(word: str, names: Sequence[str], scores: Floats) -> dict[str, Any]:
+def _score_columns(word: str, names: Sequence[str], scores: Array) -> dict[str, Any]:
     if len(names) > MOST_COLUMNS:
         return {}
     return {f"{word} {name}": scores[:, index] for index, name in enumerate(names)}
@@ -308,14 +308,12 @@ class ClassPredictions(Scored):
         ranked = self.scores.copy()
         ranked[np.arange(len(ranked)), self.indices] = np.inf
         best = np.argsort(-ranked, axis=1, kind="stable")[:, : max(1, top_k)]
-        columns: dict[str, Any] = {}
-        for rank in range(best.shape[1]):
-            if rank:
-                label, score = (f"top_{rank + 1}", f"{word}_{rank + 1}")
-            else:
-                label, score = ("prediction", word)
-            columns[label] = names[best[:, rank]]
-            columns[score] = np.take_along_axis(self.scores, best[:, rank : rank + 1], 1)[:, 0]
+        labels = names[best].T
+        scores = np.take_along_axis(self.scores, best, 1).T
+        columns: dict[str, Any] = {"prediction": labels[0], word: scores[0]}
+        for rank in range(1, len(labels)):
+            columns[f"top_{rank + 1}"] = labels[rank]
+            columns[f"{word}_{rank + 1}"] = scores[rank]
         if self.uncertainty is not None:
             columns["uncertainty"] = self.uncertainty
         return columns | _score_columns(word, self.class_names, self.scores)
@@ -331,11 +329,7 @@ class LabelPredictions(Scored):
         """Names of the labels with a probability above 0.5, a tuple for each sample."""
         if self.scores.ndim > 1:
             return [prediction.labels for prediction in self]
-        return tuple(
-            name
-            for name, is_on in zip(self.class_names, labels_on(self.probabilities), strict=True)
-            if is_on
-        )
+        return tuple(compress(self.class_names, labels_on(self.probabilities)))
 
     @override
     def in_words(self) -> str:
@@ -500,7 +494,7 @@ def parse_heads(output_names: Sequence[str]) -> tuple[Head, ...]:
     return tuple(heads)
 
 
-def name_outputs(name: str, class_names: Sequence[str] = ()) -> list[str]:
+def name_outputs(name: str, class_names: Sequence[str]) -> list[str]:
     """Name the outputs of a head; `parse_heads` is the inverse."""
     return [f"{name}{SIGN}{class_name}" for class_name in class_names] or [name]
 
@@ -643,13 +637,13 @@ class MaskPredictions(Scored):
     Scores have the size that the model works in.
 
     Attributes:
-        sizes: Original height and width of each picture; empty: the size that the model works in.
+        sizes: Original height and width, `[N, 2]` or `[2]`; None: the size that the model works in.
     """
 
     file_suffix: ClassVar[str] = ".png"
     sample_ndim: ClassVar[int] = 3
 
-    sizes: Sequence[tuple[int, int]] = ()
+    sizes: NDArray[np.int64] | None = None
 
     @property
     def masks(self) -> list[NDArray[np.uint8]]:
@@ -659,20 +653,16 @@ class MaskPredictions(Scored):
     @property
     def mask(self) -> NDArray[np.uint8]:
         """Class of each pixel of one picture, in its original size, to which the scores are scaled."""
-        if self.sizes:
-            height, width = self.sizes[0]
-        else:
-            height, width = self.scores.shape[1:]
+        height, width = self.scores.shape[1:]
+        if self.sizes is not None:
+            height, width = self.sizes.tolist()
         planes = [
             Image.fromarray(plane.astype(np.float32)).resize(
                 (width, height), Image.Resampling.BILINEAR
             )
             for plane in self.scores
         ]
-        labels: NDArray[np.uint8] = (
-            np.stack([np.asarray(plane) for plane in planes]).argmax(0).astype(np.uint8)
-        )
-        return labels
+        return np.asarray(np.stack([*map(np.asarray, planes)]).argmax(0), np.uint8)
 
     @property
     def shares(self) -> dict[str, float]:
@@ -693,25 +683,16 @@ class MaskPredictions(Scored):
 
     @override
     def columns(self, top_k: int = 3) -> Mapping[str, Any]:
-        shares = [prediction.shares for prediction in self]
-        best = [max(row, key=lambda name: row[name]) for row in shares]
-        if len(self.class_names) <= MOST_COLUMNS:
-            names = self.class_names
-        else:
-            names = ()
-        return {"prediction": best} | {
-            f"share {name}": [row[name] for row in shares] for name in names
-        }
+        rows = [list(prediction.shares.values()) for prediction in self]
+        shares = np.reshape(rows, (-1, len(self.class_names)))
+        names = np.asarray(self.class_names, dtype=object)
+        columns = {"prediction": names[shares.argmax(1)]}
+        return columns | _score_columns("share", self.class_names, shares)
 
     @override
     def resized(self, sizes: Sequence[tuple[int, int]]) -> MaskPredictions:
-        return replace(self, sizes=sizes)
+        return replace(self, sizes=np.asarray(sizes))
 
     @override
     def file_of(self, index: int) -> bytes:
         return bytes(self[index].png())
-
-    @override
-    def __getitem__(self, index: Any) -> Any:
-        sizes = self.sizes[index if isinstance(index, slice) else slice(index, index + 1 or None)]
-        return replace(super().__getitem__(index), sizes=sizes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, final
 
 from typing_extensions import override
 
@@ -30,13 +30,10 @@ class FromInputs(Task):
     def as_targets(self, values: Tensor) -> Tensor:
         """Keep classes as labels; drop other targets, which are not used: `[N, 0]`."""
         if values.shape[1:] == (1,):
-            column = values[:, 0]
-        else:
-            column = values
-        is_class = column.ndim == 1 and not column.is_floating_point()
-        if is_class:
-            return column.long()
-        return values.new_zeros(len(values), 0).long()
+            values = values[:, 0]
+        if values.ndim > 1 or values.is_floating_point():
+            return values.new_zeros(len(values), 0).long()
+        return values.long()
 
     @override
     def check(self, subset: str, targets: Tensor, class_names: Sequence[str]) -> None:
@@ -50,9 +47,7 @@ class FromInputs(Task):
         return {"num_classes": len(class_names) if targets.ndim == 1 else 0}
 
     @override
-    def fake_targets(
-        self, num_samples: int, size: int, input_shape: Sequence[int] = ()
-    ) -> Tensor:
+    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int]) -> Tensor:
         import torch
 
         if size:
@@ -70,10 +65,10 @@ class Reconstruction(FromInputs):
 
     name = "reconstruction"
     suits = "model=autoencoder loss=mse metrics=reconstruction augment=none"
-    loss_kinds: ClassVar[frozenset[str]] = frozenset()
+    loss_kinds = frozenset()
     size_key = "num_features"
     unit = ("value to reconstruct", "values to reconstruct")
-    kind: ClassVar[Kind | None] = "reconstructions"
+    kind = "reconstructions"
     reconstructs = True
 
     @override
@@ -111,7 +106,7 @@ class Reconstruction(FromInputs):
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        return Reconstructions()
+        return Reconstructions(predictions)
 
 
 @final
@@ -120,9 +115,9 @@ class SelfSupervised(FromInputs):
 
     name = "self_supervised"
     suits = "model=simclr loss=nt_xent augment=two_views metrics=retrieval"
-    loss_kinds: ClassVar[frozenset[str]] = frozenset({"views"})
+    loss_kinds = frozenset({"views"})
     unit = ("class, as labels to judge by", "classes, as labels to judge by")
-    kind: ClassVar[Kind | None] = "embeddings"
+    kind = "embeddings"
     compares_views = True
 
     @override
@@ -138,4 +133,4 @@ class SelfSupervised(FromInputs):
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        return Embeddings()
+        return Embeddings(predictions)

@@ -46,13 +46,10 @@ class Segmentation(Task):
         import torch
 
         if values.ndim == 4 and values.shape[1] == 1:
-            masks = values[:, 0]
-        else:
-            masks = values
-        stays = masks.is_floating_point() or masks.dtype in (torch.uint8, torch.int32)
-        if stays:
-            return masks
-        return masks.long()
+            values = values[:, 0]
+        if values.dtype in (torch.uint8, torch.int32):
+            return values
+        return super().as_targets(values)
 
     @override
     def batch_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
@@ -111,9 +108,7 @@ class Segmentation(Task):
         return tuple(map(str, range(highest + 1)))
 
     @override
-    def fake_targets(
-        self, num_samples: int, size: int, input_shape: Sequence[int] = ()
-    ) -> Tensor:
+    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int]) -> Tensor:
         import torch
 
         if len(input_shape) == 3:
@@ -188,7 +183,7 @@ class Segmentation(Task):
 
     @override
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        return Masks()
+        return Masks(predictions)
 
 
 def _are_counts(targets: Tensor) -> bool:

@@ -87,9 +87,11 @@ class Task(ABC):
         if "name" not in vars(cls):
             cls.name = f"{cls.__module__}.{cls.__qualname__}"
 
-    @abstractmethod
     def as_targets(self, values: Tensor) -> Tensor:
-        """Convert values to the shape and type of targets without loss; `check` refuses the others."""
+        """Convert values to targets without loss; by default integers to int64. `check` refuses others."""
+        if values.is_floating_point():
+            return values
+        return values.long()
 
     def batch_targets(self, targets: Tensor, dtype: torch.dtype) -> Tensor:
         """Convert targets of a batch to what the module receives."""
@@ -191,9 +193,7 @@ class Task(ABC):
         return ()
 
     @abstractmethod
-    def fake_targets(
-        self, num_samples: int, size: int, input_shape: Sequence[int] = ()
-    ) -> Tensor:
+    def fake_targets(self, num_samples: int, size: int, input_shape: Sequence[int]) -> Tensor:
         """Made-up targets; classes or labels are equally frequent.
 
         Args:
@@ -325,36 +325,36 @@ class Task(ABC):
         return f"{size} {self.unit[size != 1]}"
 
     def evaluator(self, predictions: StoredPredictions) -> Evaluator:
-        """Return the evaluator of predictions, which the methods below call."""
-        return Unknown()
+        """Return the evaluator of predictions, whose methods those below call."""
+        return Unknown(predictions)
 
     def scores(self, predictions: StoredPredictions) -> list[Score]:
         """Return scores with intervals, the most important first; none if predictions cannot be evaluated."""
-        return self.evaluator(predictions).scores(predictions)
+        return self.evaluator(predictions).scores()
 
     def figures(self, predictions: StoredPredictions) -> list[Figure]:
         """Return the figures of predictions; none if these cannot be evaluated."""
-        return self.evaluator(predictions).figures(predictions)
+        return self.evaluator(predictions).figures()
 
     def error_scores(self, predictions: StoredPredictions) -> Array:
         """Return how wrong each prediction is, float `[N]`; NaN if undefined."""
-        return self.evaluator(predictions).error_scores(predictions)
+        return self.evaluator(predictions).error_scores()
 
     def is_right(self, predictions: StoredPredictions) -> Array | None:
         """Return whether each prediction is right, bool `[N]`; None if that is not a yes-or-no question."""
-        return self.evaluator(predictions).is_right(predictions)
+        return self.evaluator(predictions).is_right()
 
     def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
         """Return one sentence for each score that a constant prediction would reach as well."""
-        return self.evaluator(predictions).baseline_warnings(predictions)
+        return self.evaluator(predictions).baseline_warnings()
 
     def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
         """Return the prediction for a sample, and the target if it differs."""
-        return self.evaluator(predictions).predicted_label(predictions, index)
+        return self.evaluator(predictions).predicted_label(index)
 
     def hardest_caption(self, predictions: StoredPredictions) -> str:
         """Describe the order of `error_scores` in a sentence."""
-        return self.evaluator(predictions).hardest_caption(predictions)
+        return self.evaluator(predictions).caption
 
 
 def describe_subset(subset: str) -> str:

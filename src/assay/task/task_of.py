@@ -82,7 +82,7 @@ def task_of(name: str | Task) -> Task:
     return task
 
 
-def infer_task(*, is_real: bool, num_columns: int, num_classes: int = 0) -> str:
+def infer_task(*, is_real: bool, num_columns: int, num_classes: int) -> str:
     """Infer the task of targets without one: regression for real numbers, else classes or labels."""
     if is_real:
         return Regression.name

@@ -17,9 +17,7 @@ from assay.task.evaluator import (
     class_name,
     class_warnings,
     count_warnings,
-    describe_samples,
     quote_class,
-    require_targets,
 )
 from assay.task.predictions import choose_classes, labels_on
 
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
     from assay.figure import Array
     from assay.task.evaluator import Score
-    from assay.task.predictions import StoredPredictions
 
 
 NUM_BINS = 15
@@ -41,26 +38,24 @@ _MOST_DECISIONS = 100_000
 """Most decisions that are ranked in each bootstrap draw; more take too long."""
 
 
-@final
-class Ranking:
-    """AUROC and average precision of one decision over weighted samples; sorts once."""
+def rank_samples(scores: Array, positive: Array) -> Callable[[Array], tuple[float, float]]:
+    """Return a function of weights: AUROC and average precision of a decision; NaN without both kinds."""
+    order = np.argsort(-scores, kind="stable")
+    ranked = scores[order]
+    ranked_positive = positive[order]
+    ends = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))  # of ties
 
-    def __init__(self, scores: Array, positive: Array) -> None:
-        self._order = np.argsort(-scores, kind="stable")
-        ranked = scores[self._order]
-        self._positive = positive[self._order]
-        self._ends = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))  # of ties
-
-    def scores(self, weights: Array) -> tuple[float, float]:
-        """Return AUROC and average precision as in scikit-learn; NaN without samples of both kinds."""
-        ordered = weights[self._order]
-        true, total = (np.cumsum(of)[self._ends] for of in (ordered * self._positive, ordered))
+    def areas(weights: Array) -> tuple[float, float]:
+        ordered = weights[order]
+        true, total = (np.cumsum(of)[ends] for of in (ordered * ranked_positive, ordered))
         false = total - true
         new_true, new_false = (np.diff(sums, prepend=0) for sums in (true, false))
         with np.errstate(divide="ignore", invalid="ignore"):
             area = new_false @ (true - new_true / 2) / (true[-1] * false[-1])
             precision = np.where(total > 0, true / total, 0)
             return float(area), float(new_true @ precision / true[-1])
+
+    return areas
 
 
 def mean_over_present(scores: Array) -> float:
@@ -74,13 +69,13 @@ def mean_over_present(scores: Array) -> float:
 def mean_auroc(scores: Array, positive: Array) -> Callable[[Array], float]:
     """Return a function of weights: the unweighted mean AUROC of several decisions."""
     kinds = np.flatnonzero(positive.any(0) & ~positive.all(0))
-    rankings = [Ranking(scores[:, kind], positive[:, kind]) for kind in kinds]
+    rankings = [rank_samples(scores[:, kind], positive[:, kind]) for kind in kinds]
     is_large = positive.size > _MOST_DECISIONS
 
     def mean(weights: Array) -> float:
         if not rankings or (is_large and (weights != 1).any()):
             return float("nan")
-        return mean_over_present(np.array([ranking.scores(weights)[0] for ranking in rankings]))
+        return mean_over_present(np.array([areas(weights)[0] for areas in rankings]))
 
     return mean
 
@@ -237,13 +232,6 @@ def _rate_bars(
     ), worst
 
 
-def confusion_figures(
-    matrix: Array, names: tuple[str, ...], unit: str = "samples"
-) -> list[Figure]:
-    """Draw the confusion matrix, also as shares of each target, and the most frequent confusions."""
-    return [*_matrix_figures(matrix, names), *_confusion_bars(matrix, names, unit)]
-
-
 def _confidence_and_truth(outputs: Array, targets: Array) -> tuple[Array, Array]:
     """Return the probability of the second of two classes, else the predicted one, and whether it is true."""
     if outputs.shape[1] == 2:
@@ -251,7 +239,10 @@ def _confidence_and_truth(outputs: Array, targets: Array) -> tuple[Array, Array]
     return outputs.max(1), outputs.argmax(1) == targets
 
 
-def _matrix_figures(matrix: Array, names: tuple[str, ...]) -> list[Figure]:
+def confusion_figures(
+    matrix: Array, names: tuple[str, ...], unit: str = "samples"
+) -> list[Figure]:
+    """Draw the confusion matrix, also as shares of each target, and the most frequent confusions."""
     caption = "Rows: true class; columns: predicted class."
     shown = np.arange(len(names))
     if len(names) > _MOST_IN_MATRIX:
@@ -262,7 +253,7 @@ def _matrix_figures(matrix: Array, names: tuple[str, ...]) -> list[Figure]:
         shares = matrix / matrix.sum(1, keepdims=True)
     chosen = tuple(names[label] for label in shown)
     add_up = f"{caption} Each row adds up to 100 %: the diagonal is the recall."
-    return [
+    figures = [
         Figure(
             name,
             title,
@@ -290,6 +281,7 @@ def _matrix_figures(matrix: Array, names: tuple[str, ...]) -> list[Figure]:
             ),
         )
     ]
+    return figures + _confusion_bars(matrix, names, unit)
 
 
 def _confusion_bars(matrix: Array, names: tuple[str, ...], unit: str) -> list[Figure]:
@@ -385,26 +377,26 @@ class Classes(Evaluator):
     caption = "Lowest score of the true class first, where the loss is highest; these may still be right."
 
     @override
-    def scores(self, predictions: StoredPredictions) -> list[Score]:
+    def scores(self) -> list[Score]:
         """Return accuracy, F1 and related scores."""
-        outputs = predictions.outputs.astype(float)
-        targets = require_targets(predictions)
-        preds = predictions.classes
+        outputs = self.outputs.astype(float)
+        targets = self.targets
+        preds = self.predictions.classes
         num_classes = outputs.shape[1]
         is_right = preds == targets
-        chances = predictions.kind == "probabilities"
+        chances = self.predictions.kind == "probabilities"
         loss = -np.log(
             np.clip(outputs[np.arange(len(targets)), targets], np.finfo(np.float32).eps, 1)
         )
-        order = None
+        areas = None
         second = ""
         if num_classes == 2:
-            order = Ranking(outputs[:, 1], targets == 1)
-            second = f" of {predictions.class_names[1]}"
+            areas = rank_samples(outputs[:, 1], targets == 1)
+            second = f" of {self.names[1]}"
         auroc = mean_auroc(outputs, targets[:, None] == np.arange(num_classes))
         at = ""
-        if predictions.threshold != 0.5:
-            at = f" at {predictions.threshold:.4g}"
+        if self.predictions.threshold != 0.5:
+            at = f" at {self.predictions.threshold:.4g}"
         confidence = _confidence_and_truth(outputs, targets)
         metrics = _CLASS_METRICS | {
             f"{name}{second}": metric for name, metric in _CLASS_METRICS.items()
@@ -421,10 +413,10 @@ class Classes(Evaluator):
                 hits, *(np.bincount(of, weights, num_classes) for of in (targets, preds))
             )
             scores = {f"accuracy{at}": hits.sum() / weights.sum()}
-            if order is not None:
+            if areas is not None:
                 for name in ("F1", "precision", "recall"):
                     scores[f"{name.lower()}{second}{at}"] = rates[name][1]
-                scores["auroc"], scores[f"average precision{second}"] = order.scores(weights)
+                scores["auroc"], scores[f"average precision{second}"] = areas(weights)
             else:
                 scores["f1 (macro)"] = mean_over_present(rates["F1"])
                 scores["precision (macro)"] = mean_over_present(rates["precision"])
@@ -438,13 +430,13 @@ class Classes(Evaluator):
         return bootstrapped(statistic, len(targets), metrics, shares)
 
     @override
-    def figures(self, predictions: StoredPredictions) -> list[Figure]:
+    def figures(self) -> list[Figure]:
         """Draw confusion matrix, scores per class, ROC, precision and recall, calibration."""
-        outputs = predictions.outputs
-        targets = require_targets(predictions)
-        preds = predictions.classes
+        outputs = self.outputs
+        targets = self.targets
+        preds = self.predictions.classes
         num_classes = outputs.shape[1]
-        names = predictions.class_names or tuple(str(label) for label in range(num_classes))
+        names = self.names or tuple(str(label) for label in range(num_classes))
         cells = np.bincount(targets * num_classes + preds, minlength=num_classes**2)
         matrix = cells.reshape(num_classes, num_classes)
         bars, worst = _rate_bars("class", matrix.diagonal(), matrix.sum(1), matrix.sum(0), names)
@@ -458,34 +450,32 @@ class Classes(Evaluator):
             kinds = (names[1], names[0])
         figures = [*confusion_figures(matrix, names), bars]
         figures += ranking_figures(names, truth, outputs, shown, "classes")
-        if predictions.kind == "probabilities":
+        if self.predictions.kind == "probabilities":
             figures += calibration_figures(
                 *_confidence_and_truth(outputs.astype(float), targets), event, kinds
             )
         return figures
 
     @override
-    def error_scores(self, predictions: StoredPredictions) -> Array:
-        outputs = predictions.outputs
-        targets = require_targets(predictions)
+    def error_scores(self) -> Array:
+        outputs = self.outputs
+        targets = self.targets
         of_target: Array = outputs[np.arange(len(targets)), targets]
-        return outputs.max(1) - of_target if predictions.kind == "scores" else 1 - of_target
+        return outputs.max(1) - of_target if self.predictions.kind == "scores" else 1 - of_target
 
     @override
-    def is_right(self, predictions: StoredPredictions) -> Array:
-        return np.asarray(predictions.classes == predictions.targets)
+    def is_right(self) -> Array:
+        return np.asarray(self.predictions.classes == self.predictions.targets)
 
     @override
-    def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
-        preds = predictions.classes
-        names = predictions.class_names
-        samples = describe_samples(predictions)
-        threshold = predictions.threshold
+    def baseline_warnings(self) -> list[str]:
+        preds = self.predictions.classes
+        threshold = self.predictions.threshold
         who = "the model"
         if threshold != 0.5:
             who = f"the model at its threshold {threshold:.4g}"
-        warnings = class_warnings(require_targets(predictions), preds, names, samples, who)
-        is_binary = predictions.kind == "probabilities" and len(names) == 2
+        warnings = class_warnings(self.targets, preds, self.names, self.samples, who)
+        is_binary = self.predictions.kind == "probabilities" and len(self.names) == 2
         if is_binary and warnings and (preds == preds[0]).all():
             return [
                 f"{warnings[0]}; train with data.balance=weights, or try assay eval RUN --threshold f1"
@@ -493,14 +483,14 @@ class Classes(Evaluator):
         return warnings
 
     @override
-    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
-        outputs = predictions.outputs[index]
-        targets = predictions.targets
-        label = int(choose_classes(outputs, predictions.threshold))
-        prediction = f"{class_name(predictions, label)}, {outputs[label]:.2f}"
+    def predicted_label(self, index: int) -> str:
+        outputs = self.outputs[index]
+        targets = self.predictions.targets
+        label = int(choose_classes(outputs, self.predictions.threshold))
+        prediction = f"{class_name(self.predictions, label)}, {outputs[label]:.2f}"
         if targets is None or label == targets[index]:
             return prediction
-        return f"{prediction}; is {class_name(predictions, int(targets[index]))}"
+        return f"{prediction}; is {class_name(self.predictions, int(targets[index]))}"
 
 
 @final
@@ -510,15 +500,15 @@ class Labels(Evaluator):
     caption = "Largest error of any label's probability first."
 
     @override
-    def scores(self, predictions: StoredPredictions) -> list[Score]:
+    def scores(self) -> list[Score]:
         """Return F1, accuracy over all labels, exact matches and AUROC; see `labels_on`."""
-        preds = labels_on(predictions.outputs)
-        targets = require_targets(predictions).astype(bool)
+        preds = labels_on(self.outputs)
+        targets = self.targets.astype(bool)
         correct = preds == targets
-        exact = correct.all(1)
+        exact = self.is_right()
         share = correct.mean(1)
         of_labels = [of.astype(float) for of in (preds & targets, targets, preds)]
-        auroc = mean_auroc(predictions.outputs, targets)
+        auroc = mean_auroc(self.outputs, targets)
 
         def statistic(weights: Array) -> Mapping[str, float]:
             total = weights.sum()
@@ -537,47 +527,45 @@ class Labels(Evaluator):
         return bootstrapped(statistic, len(targets), _CLASS_METRICS, {"exact match": exact})
 
     @override
-    def figures(self, predictions: StoredPredictions) -> list[Figure]:
+    def figures(self) -> list[Figure]:
         """Draw scores per label, ROC, precision and recall, calibration."""
-        preds = labels_on(predictions.outputs)
-        targets = require_targets(predictions).astype(bool)
-        names = predictions.class_names or tuple(str(label) for label in range(preds.shape[1]))
+        preds = labels_on(self.outputs)
+        targets = self.targets.astype(bool)
+        names = self.names or tuple(str(label) for label in range(preds.shape[1]))
         bars, worst = _rate_bars(
             "label", (preds & targets).sum(0), targets.sum(0), preds.sum(0), names
         )
-        chances = predictions.outputs.astype(float).ravel()
+        chances = self.outputs.astype(float).ravel()
         event = "of a label, all labels together"
         return [
             bars,
-            *ranking_figures(names, targets, predictions.outputs, worst, "labels"),
+            *ranking_figures(names, targets, self.outputs, worst, "labels"),
             *calibration_figures(chances, targets.ravel(), event, ("is on", "is off")),
         ]
 
     @override
-    def error_scores(self, predictions: StoredPredictions) -> Array:
-        return np.asarray(np.abs(predictions.outputs - require_targets(predictions)).max(1))
+    def error_scores(self) -> Array:
+        return np.asarray(np.abs(self.outputs - self.targets).max(1))
 
     @override
-    def is_right(self, predictions: StoredPredictions) -> Array:
-        alike = labels_on(predictions.outputs) == (require_targets(predictions) > 0)
+    def is_right(self) -> Array:
+        alike = labels_on(self.outputs) == (self.targets > 0)
         return np.asarray(alike.all(1))
 
     @override
-    def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
+    def baseline_warnings(self) -> list[str]:
         """Warn if the same labels are predicted for all samples, or constant labels would score as well."""
-        preds = labels_on(predictions.outputs)
-        true = require_targets(predictions) > 0
-        names = predictions.class_names
-        samples = describe_samples(predictions)
+        preds = labels_on(self.outputs)
+        true = self.targets > 0
         usual = true.mean(0) > 0.5
         if not true.size or (true != usual).any(1).sum() < FEWEST_OTHERS:
             return []
         if (preds == preds[0]).all():
             chosen = (
-                " + ".join(quote_class(names, label) for label in preds[0].nonzero()[0])
+                " + ".join(quote_class(self.names, label) for label in preds[0].nonzero()[0])
                 or "no label"
             )
-            return [f"the model predicts {chosen} for each of {samples}"]
+            return [f"the model predicts {chosen} for each of {self.samples}"]
         accuracy = (preds == true).mean()
         of_usual = (usual == true).mean()
         f1 = 2 * (preds & true).sum() / (preds.sum() + true.sum())
@@ -588,17 +576,17 @@ class Labels(Evaluator):
         ):
             return []
         return [
-            f"the model is right for {100 * accuracy:.1f} % of all labels of {samples}: not better than "
+            f"the model is right for {100 * accuracy:.1f} % of all labels of {self.samples}: not better than "
             f"always predicting the more frequent answer to each label ({100 * of_usual:.1f} %)"
         ]
 
     @override
-    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
-        rows = [labels_on(predictions.outputs[index])]
-        if predictions.targets is not None:
-            rows.append(predictions.targets[index] > 0)
+    def predicted_label(self, index: int) -> str:
+        rows = [labels_on(self.outputs[index])]
+        if self.predictions.targets is not None:
+            rows.append(self.predictions.targets[index] > 0)
         names = [
-            " + ".join(class_name(predictions, int(i)) for i in row.nonzero()[0]) or "none"
+            " + ".join(class_name(self.predictions, int(i)) for i in row.nonzero()[0]) or "none"
             for row in rows
         ]
         return "; is ".join(dict.fromkeys(names))
@@ -631,10 +619,10 @@ class Masks(Evaluator):
     )
 
     @override
-    def scores(self, predictions: StoredPredictions) -> list[Score]:
+    def scores(self) -> list[Score]:
         """Return mean IoU and Dice over the classes in masks or predictions, and the pixel accuracy."""
-        confusions = predictions.outputs.astype(float)
-        num_classes = len(predictions.class_names)
+        confusions = self.outputs.astype(float)
+        num_classes = len(self.names)
 
         def statistic(weights: Array) -> Mapping[str, float]:
             matrix = (weights @ confusions).reshape(num_classes, num_classes)
@@ -649,10 +637,10 @@ class Masks(Evaluator):
         return bootstrapped(statistic, len(confusions), _MASK_METRICS)
 
     @override
-    def figures(self, predictions: StoredPredictions) -> list[Figure]:
+    def figures(self) -> list[Figure]:
         """Draw the IoU of each class with its interval, and the confusions."""
-        names = predictions.class_names
-        confusions = predictions.outputs.astype(float)
+        names = self.names
+        confusions = self.outputs.astype(float)
         matrix = confusions.sum(0).reshape(len(names), len(names))
 
         def statistic(weights: Array) -> Mapping[str, float]:
@@ -682,31 +670,31 @@ class Masks(Evaluator):
         return [bars, *confusion_figures(matrix, names, "pixels")]
 
     @override
-    def error_scores(self, predictions: StoredPredictions) -> Array:
+    def error_scores(self) -> Array:
         """Return 1 - mean IoU of each sample, over the classes in its mask or prediction."""
-        iou = class_iou(predictions.outputs, len(predictions.class_names))
+        iou = class_iou(self.outputs, len(self.names))
         present = np.isfinite(iou)
         with np.errstate(invalid="ignore"):
             mean: Array = np.where(present, iou, 0).sum(1) / present.sum(1)
         return 1 - mean
 
     @override
-    def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
-        names = predictions.class_names
-        matrix = predictions.outputs.sum(0, dtype=float).reshape(len(names), len(names))
-        samples = f"the pixels of {describe_samples(predictions)}"
+    def baseline_warnings(self) -> list[str]:
+        names = self.names
+        matrix = self.outputs.sum(0, dtype=float).reshape(len(names), len(names))
+        samples = f"the pixels of {self.samples}"
         counts = matrix.sum(1), matrix.sum(0), matrix.diagonal()
-        return count_warnings(*counts, names, samples, num_independent=len(predictions.keys))
+        return count_warnings(*counts, names, samples, num_independent=len(self.predictions.keys))
 
     @override
-    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
+    def predicted_label(self, index: int) -> str:
         """Return the mean IoU of a sample, and the classes with the lowest."""
-        iou = class_iou(predictions.outputs[index : index + 1], len(predictions.class_names))[0]
+        iou = class_iou(self.outputs[index : index + 1], len(self.names))[0]
         present = np.flatnonzero(np.isfinite(iou))
         if not len(present):
             return "all pixels are ignored"
         lowest = present[np.argsort(iou[present], kind="stable")]
         details = ", ".join(
-            f"{predictions.class_names[label]} {iou[label]:.2f}" for label in lowest[:_MOST_SAID]
+            f"{self.names[label]} {iou[label]:.2f}" for label in lowest[:_MOST_SAID]
         )
         return f"mean IoU {iou[present].mean():.2f}: {details}{', …' if len(lowest) > _MOST_SAID else ''}"

@@ -19,15 +19,11 @@ from assay.task.evaluator import (
     bootstrapped,
     class_name,
     class_warnings,
-    describe_samples,
-    require_targets,
 )
 from assay.task.predictions import metric_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from numpy.typing import NDArray
 
     from assay.figure import Array
     from assay.task.evaluator import Score
@@ -60,16 +56,6 @@ def histogram(
         unit,
         caption=caption,
     )
-
-
-def _target_names(predictions: StoredPredictions) -> tuple[str, ...]:
-    """Return the names of the targets, or numbers if they have none."""
-    num_targets = predictions.outputs.shape[1]
-    if predictions.class_names:
-        return predictions.class_names
-    if num_targets == 1:
-        return ("target",)
-    return tuple(f"target {index}" for index in range(num_targets))
 
 
 def _target_figures(
@@ -110,33 +96,42 @@ def _target_figures(
     ]
 
 
-def _outputs_and_targets(predictions: StoredPredictions) -> tuple[Array, Array]:
-    return predictions.outputs.astype(float), require_targets(predictions).astype(float)
-
-
 @final
 class Values(Evaluator):
     """Evaluates one or more numbers per sample."""
 
     caption = "Largest absolute error first; of several targets, in standard deviations."
 
+    def __init__(self, predictions: StoredPredictions) -> None:
+        super().__init__(predictions)
+        num_targets = self.outputs.shape[1]
+        if not self.names and num_targets == 1:
+            self.names = ("target",)
+        elif not self.names:
+            self.names = tuple(f"target {index}" for index in range(num_targets))
+
+    @property
+    def _preds_and_targets(self) -> tuple[Array, Array]:
+        return self.outputs.astype(float), self.targets.astype(float)
+
     @override
-    def scores(self, predictions: StoredPredictions) -> list[Score]:
+    def scores(self) -> list[Score]:
         """Return R², MAE and RMSE of each target; for several targets the mean R² first."""
-        preds, true = _outputs_and_targets(predictions)
-        names = _target_names(predictions)
+        preds, true = self._preds_and_targets
+        names = self.names
         error = np.abs(preds - true)
         squares = (preds - true) ** 2
         centred = np.where(np.ptp(true, axis=0) > 0, true - true.mean(0), 0)
+        ends = [""]
         prefixes = [""]
         if len(names) > 1:
+            ends = [f" of {name}" for name in names]
             prefixes = [f"{key}/" for key in metric_keys(names)]
-        metrics = {"r2 (mean)": "R2"}
-        for name, prefix in zip(names, prefixes, strict=True):
-            of = ""
-            if prefix:
-                of = f" of {name}"
-            metrics |= {f"{score}{of}": f"{prefix}{metric}" for score, metric in _METRICS.items()}
+        metrics = {"r2 (mean)": "R2"} | {
+            f"{score}{end}": f"{prefix}{metric}"
+            for end, prefix in zip(ends, prefixes, strict=True)
+            for score, metric in _METRICS.items()
+        }
 
         def statistic(weights: Array) -> Mapping[str, float]:
             total = weights.sum()
@@ -148,31 +143,28 @@ class Values(Evaluator):
             r2 = np.where(varies, 1 - lost / np.where(varies, spread, 1), lost == 0)
             r2 = np.where(len(true) > 1, r2, np.nan)
             scores = {}
-            if len(names) != 1:
+            if len(names) > 1:
                 scores = {"r2 (mean)": float(np.mean(r2))}
-            for index, name in enumerate(names[:_MOST_TARGETS]):
-                of = ""
-                if len(names) > 1:
-                    of = f" of {name}"
-                scores[f"r2{of}"] = float(r2[index])
-                scores[f"mae{of}"] = float(weights @ error[:, index] / total)
-                scores[f"rmse{of}"] = float(np.sqrt(lost[index] / total))
+            for index, end in enumerate(ends[:_MOST_TARGETS]):
+                scores[f"r2{end}"] = float(r2[index])
+                scores[f"mae{end}"] = float(weights @ error[:, index] / total)
+                scores[f"rmse{end}"] = float(np.sqrt(lost[index] / total))
             return scores
 
         return bootstrapped(statistic, len(true), metrics)
 
     @override
-    def figures(self, predictions: StoredPredictions) -> list[Figure]:
+    def figures(self) -> list[Figure]:
         """Draw predicted against true values, and the residuals, of each target."""
-        preds, true = _outputs_and_targets(predictions)
-        names = _target_names(predictions)
+        preds, true = self._preds_and_targets
+        names = self.names
         figures: list[Figure] = []
         for index, name in enumerate(names[:_MOST_TARGETS]):
             number = ""
             if len(names) > 1:
                 number = f"_{index}"
             figures += _target_figures(
-                number, name, preds[:, index], true[:, index], predictions.keys
+                number, name, preds[:, index], true[:, index], self.predictions.keys
             )
         if len(names) > _MOST_TARGETS and figures:
             caption = (
@@ -182,8 +174,8 @@ class Values(Evaluator):
         return figures
 
     @override
-    def error_scores(self, predictions: StoredPredictions) -> Array:
-        outputs, targets = _outputs_and_targets(predictions)
+    def error_scores(self) -> Array:
+        outputs, targets = self._preds_and_targets
         error = np.abs(outputs - targets)
         if targets.shape[1] > 1:  # in standard deviations, as units may differ
             spread = targets.std(0)
@@ -193,11 +185,11 @@ class Values(Evaluator):
         return np.asarray(np.minimum(error, np.finfo(float).max))
 
     @override
-    def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
+    def baseline_warnings(self) -> list[str]:
         """Warn if one value is predicted for all samples, or the mean would have a smaller error."""
-        preds, true = _outputs_and_targets(predictions)
-        names = _target_names(predictions)
-        samples = describe_samples(predictions)
+        preds, true = self._preds_and_targets
+        names = self.names
+        samples = self.samples
         messages = []
         for name, target, value in zip(names, true.T, preds.T, strict=True):
             of = ""
@@ -228,20 +220,16 @@ class Values(Evaluator):
         return messages
 
     @override
-    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
-        names = _target_names(predictions)
-        outputs = predictions.outputs[index]
-        targets = predictions.targets
+    def predicted_label(self, index: int) -> str:
+        targets = self.predictions.targets
         parts = []
-        for column, (name, value) in enumerate(zip(names, outputs, strict=True)):
-            if len(names) > 1:
-                prediction = f"{name} {format_number(value, 5)}"
-            else:
-                prediction = format_number(value, 5)
-            target = ""
+        for column, value in enumerate(self.outputs[index]):
+            part = format_number(value, 5)
+            if len(self.names) > 1:
+                part = f"{self.names[column]} {part}"
             if targets is not None:
-                target = f" (is {format_number(targets[index, column], 5)})"
-            parts.append(f"{prediction}{target}")
+                part += f" (is {format_number(targets[index, column], 5)})"
+            parts.append(part)
         return "; ".join(parts)
 
 
@@ -252,9 +240,9 @@ class Tokens(Evaluator):
     caption = "Highest mean surprisal first."
 
     @override
-    def scores(self, predictions: StoredPredictions) -> list[Score]:
+    def scores(self) -> list[Score]:
         """Return perplexity and bits; intervals resample windows, whose tokens are dependent."""
-        bits = predictions.outputs.mean(1, dtype=float)
+        bits = self.outputs.mean(1, dtype=float)
 
         def statistic(weights: Array) -> Mapping[str, float]:
             mean = float(weights @ bits / weights.sum())
@@ -263,9 +251,9 @@ class Tokens(Evaluator):
         return bootstrapped(statistic, len(bits), {"perplexity": "Perplexity"})
 
     @override
-    def figures(self, predictions: StoredPredictions) -> list[Figure]:
+    def figures(self) -> list[Figure]:
         """Draw the surprisal of tokens, and how it falls with the number of previous tokens."""
-        bits = predictions.outputs.astype(float)
+        bits = self.outputs.astype(float)
         curve = Line("", np.arange(1, bits.shape[1] + 1), bits.mean(0))
         name = "surprisal_by_position"
         title = "Surprisal by position in the window"
@@ -277,27 +265,27 @@ class Tokens(Evaluator):
         ]
 
     @override
-    def error_scores(self, predictions: StoredPredictions) -> Array:
-        return np.asarray(predictions.outputs.mean(1, dtype=float))
+    def error_scores(self) -> Array:
+        return np.asarray(self.outputs.mean(1, dtype=float))
 
     @override
-    def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
+    def baseline_warnings(self) -> list[str]:
         """Warn if the same probabilities at each position would score as well."""
-        counts = np.unique(require_targets(predictions), return_counts=True)[1]
+        counts = np.unique(self.targets, return_counts=True)[1]
         shares = counts / counts.sum()
         entropy = -(shares @ np.log2(shares))
-        mean = predictions.outputs.mean(dtype=float)
+        mean = self.outputs.mean(dtype=float)
         # With few tokens of each kind their shares are not those of the language.
         if counts.sum() < 10 * len(counts) or len(counts) < 2 or mean < entropy:
             return []
         return [
-            f"the model needs {mean:.3f} bits per token of {describe_samples(predictions)}: not better than "
+            f"the model needs {mean:.3f} bits per token of {self.samples}: not better than "
             f"giving each token its frequency there, whatever comes before it ({entropy:.3f})"
         ]
 
     @override
-    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
-        return f"{float(predictions.outputs[index].mean()):.2f} bits per token"
+    def predicted_label(self, index: int) -> str:
+        return f"{float(self.outputs[index].mean()):.2f} bits per token"
 
 
 _MOST_COLOURS = 10
@@ -371,11 +359,6 @@ def _class_points(places: Array, predictions: StoredPredictions) -> list[Points]
 _QUANTILES = {"error, median": 0.5 - 1e-9, "error, 95 %": 0.95 - 1e-9}
 
 
-def _finite_errors(predictions: StoredPredictions) -> NDArray[np.float64]:
-    errors = predictions.outputs[:, 0].astype(float)
-    return np.asarray(errors[np.isfinite(errors)])
-
-
 @final
 class Embeddings(Evaluator):
     """Evaluates vectors by the class of each one's nearest neighbour."""
@@ -383,9 +366,9 @@ class Embeddings(Evaluator):
     caption = "Samples whose nearest neighbour is of another class."
 
     @override
-    def scores(self, predictions: StoredPredictions) -> list[Score]:
+    def scores(self) -> list[Score]:
         """Return how often the nearest other sample has the same class; nothing for too many samples."""
-        is_right = self.is_right(predictions)
+        is_right = self.is_right()
         if is_right is None:
             return []
         right = is_right.astype(float)
@@ -398,52 +381,49 @@ class Embeddings(Evaluator):
         )
 
     @override
-    def figures(self, predictions: StoredPredictions) -> list[Figure]:
-        return embedding_figures(predictions)
+    def figures(self) -> list[Figure]:
+        return embedding_figures(self.predictions)
 
     @override
-    def error_scores(self, predictions: StoredPredictions) -> Array:
-        right = self.is_right(predictions)
-        unknown = np.full(len(predictions.outputs), np.nan)
+    def error_scores(self) -> Array:
+        right = self.is_right()
         if right is None:
-            return unknown
+            return super().error_scores()
         return np.where(right, np.nan, 1.0)
 
     @override
-    def is_right(self, predictions: StoredPredictions) -> Array | None:
-        targets = predictions.targets
-        nearest = nearest_neighbours(predictions)
+    def is_right(self) -> Array | None:
+        targets = self.predictions.targets
+        nearest = nearest_neighbours(self.predictions)
         return None if targets is None or nearest is None else targets[nearest] == targets
 
     @override
-    def baseline_warnings(self, predictions: StoredPredictions) -> list[str]:
-        targets = predictions.targets
-        nearest = nearest_neighbours(predictions)
+    def baseline_warnings(self) -> list[str]:
+        targets = self.predictions.targets
+        nearest = nearest_neighbours(self.predictions)
         if targets is None or nearest is None:
             return []
-        samples = describe_samples(predictions)
-        outputs = predictions.outputs
+        samples = self.samples
+        outputs = self.outputs
         if (
             len(outputs) >= FEWEST_OTHERS
             and np.ptp(outputs, 0).max() <= 1e-6 * np.abs(outputs).max()
         ):
             return [f"the model gives each of {samples} the same embedding"]
-        names = predictions.class_names
-        return class_warnings(targets, targets[nearest], names, samples, "the nearest neighbour")
+        return class_warnings(
+            targets, targets[nearest], self.names, samples, "the nearest neighbour"
+        )
 
     @override
-    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
-        targets = predictions.targets
-        nearest = nearest_neighbours(predictions)
+    def predicted_label(self, index: int) -> str:
+        targets = self.predictions.targets
+        nearest = nearest_neighbours(self.predictions)
         if targets is None:
             return ""
-        target = class_name(predictions, int(targets[index]))
-        if nearest is None:
-            neighbour = target
-        else:
-            neighbour = class_name(predictions, int(targets[nearest[index]]))
-        if neighbour == target:
+        target = class_name(self.predictions, int(targets[index]))
+        if nearest is None or targets[nearest[index]] == targets[index]:
             return target
+        neighbour = class_name(self.predictions, int(targets[nearest[index]]))
         return f"{target}; its nearest is {neighbour}"
 
 
@@ -453,10 +433,15 @@ class Reconstructions(Evaluator):
 
     caption = "Largest error first. Left: the input; right: its reconstruction."
 
+    @property
+    def _finite_errors(self) -> Array:
+        errors = self.outputs[:, 0].astype(float)
+        return np.asarray(errors[np.isfinite(errors)])
+
     @override
-    def scores(self, predictions: StoredPredictions) -> list[Score]:
+    def scores(self) -> list[Score]:
         """Return the mean error of the samples, its median and its 95 % quantile."""
-        errors = _finite_errors(predictions)
+        errors = self._finite_errors
         if not len(errors):
             return []
         order = np.argsort(errors)
@@ -472,12 +457,12 @@ class Reconstructions(Evaluator):
         return bootstrapped(statistic, len(errors))
 
     @override
-    def figures(self, predictions: StoredPredictions) -> list[Figure]:
+    def figures(self) -> list[Figure]:
         """Draw the distribution of the errors, and the projected latent vectors."""
-        errors = _finite_errors(predictions)
+        errors = self._finite_errors
         figures = []
         if len(errors):
-            lost = len(predictions.outputs) - len(errors)
+            lost = len(self.outputs) - len(errors)
             caption = "Mean squared difference to the input, as the loss sees both."
             if lost:
                 caption += f" {lost} errors are not finite and are left out."
@@ -485,19 +470,19 @@ class Reconstructions(Evaluator):
             figures.append(
                 histogram("reconstruction_errors", title, errors, "error", caption=caption)
             )
-        latent = embedding_figures(replace(predictions, outputs=predictions.outputs[:, 1:]))
+        latent = embedding_figures(replace(self.predictions, outputs=self.outputs[:, 1:]))
         title = "Latent vectors, projected by PCA"
         return figures + [replace(figure, name="latent", title=title) for figure in latent]
 
     @override
-    def error_scores(self, predictions: StoredPredictions) -> Array:
-        error = predictions.outputs[:, 0].astype(float)
+    def error_scores(self) -> Array:
+        error = self.outputs[:, 0].astype(float)
         return np.asarray(np.minimum(np.nan_to_num(error, nan=np.inf), np.finfo(float).max))
 
     @override
-    def predicted_label(self, predictions: StoredPredictions, index: int) -> str:
-        targets = predictions.targets
-        error = f"error {format_number(predictions.outputs[index, 0])}"
+    def predicted_label(self, index: int) -> str:
+        targets = self.predictions.targets
+        error = f"error {format_number(self.outputs[index, 0])}"
         if targets is None:
             return error
-        return f"{error}; is {class_name(predictions, int(targets[index]))}"
+        return f"{error}; is {class_name(self.predictions, int(targets[index]))}"
