@@ -136,6 +136,19 @@ def test_batches_hold_the_rows_of_the_files(shards: Path, all_rows: pd.DataFrame
     assert (data.spec.num_train, data.spec.num_val, data.spec.num_test) == (len(left), 150, 150)
 
 
+@pytest.mark.parametrize("blanks", [["", " "], ["", None]])
+def test_a_blank_category_is_a_missing_one(tmp_path: Path, blanks: list[str | None]) -> None:
+    frame = pd.concat([rows_of(400, 0), rows_of(400, 1)], ignore_index=True)
+    frame["kind"] = frame["kind"].astype(object)
+    frame.loc[::5, "kind"] = np.resize(np.array(blanks, object), 160)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    data = open_shards(tmp_path)
+    loader = data.train_dataloader()
+    for step, (inputs, _) in enumerate(loader):
+        kinds = frame["kind"].iloc[loader.samples(0, step).tolist()].fillna("").str.strip()
+        assert inputs[:, -1].tolist() == kinds.map({"": 0, "blue": 1, "green": 2, "red": 3}).tolist()
+
+
 @pytest.mark.parametrize("by", ["group", "column"])
 def test_a_column_divides_the_rows(tmp_path: Path, by: str) -> None:
     everything = write_shards(tmp_path)

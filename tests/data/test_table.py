@@ -93,6 +93,23 @@ def test_a_test_table_of_its_own(tmp_path: Path, data_module: Callable[..., Data
         data_module(Table(path, "kind", test_path=test_path)).setup()
 
 
+@pytest.mark.parametrize("words", [["0.5", "1.0", "placebo"], ["007", "7.50", "both"], ["TRUE", "maybe"]])
+def test_a_category_is_the_same_in_a_file_that_holds_numbers_alone(tmp_path: Path, words: list[str]) -> None:
+    rows = frame(60).assign(dose=np.resize(words, 60))
+    rows["kind"] = RNG.choice(["no", "yes"], 60)
+    path, other = save(rows, tmp_path), save(rows[rows["dose"] != words[-1]], tmp_path, "test.csv")
+    samples = Table(path, "kind", test_path=other).read()
+    encoder: Any = samples["train"].encoder
+    encoder.fit(samples["train"].raw, np.arange(60))
+    codes = dict(zip(rows["dose"], encoder.transform(samples["train"].raw)[:, -1].tolist(), strict=True))
+    assert len({*codes.values()}) == len(words)
+    evaluated = Table(other, "kind")
+    evaluated.fitted = encoder
+    for held_out in (samples["test"], evaluated.read()["all"]):
+        expected = [codes[dose] for dose in pd.read_csv(other, dtype=str)["dose"]]
+        assert encoder.transform(held_out.raw)[:, -1].tolist() == expected
+
+
 @pytest.mark.parametrize(
     ("table", "options", "message", "hint"),
     [

@@ -112,14 +112,15 @@ class TableSource(Source):
         if self._label_separator is not None:
             self.targets = [self._label_column]  # an earlier reading has put labels in its place
         encoder = self.fitted or self.text_encoder
-        texts = (
-            [column.name for column in encoder.columns if column.kind == "text"]
-            if encoder
-            else []
-        )
-        frames = {
-            subset: self._read_subset(subset, path, texts) for subset, path in self._paths.items()
-        }
+        columns = getattr(encoder, "columns", ())
+        texts = [column.name for column in columns if column.kind == "text"]
+        as_texts = [column.name for column in columns if column.reads_texts and self.fitted]
+        frames: dict[str, Frame] = {}
+        for subset, path in self._paths.items():
+            frame = self._read_subset(subset, path, texts, as_texts)
+            frames[subset] = frame
+            # Numbers alone in another file would be read as such: 1.0 is not the category "1.0".
+            as_texts += [name for name in frame if is_text(frame[name])]
         if self._label_separator is not None:
             frames = self._divide_labels(frames, self._label_separator)
         first = next(iter(frames.values()))
@@ -200,11 +201,11 @@ class TableSource(Source):
             encoder.csv = {key: str(dialect[key]) for key in PLAIN}
         return encoder, chosen
 
-    def _read_subset(self, subset: str, path: str, texts: Strings) -> Frame:
+    def _read_subset(self, subset: str, path: str, texts: Strings, as_texts: Strings) -> Frame:
         """The rows of a file that have a target, and a text, by their numbers in it."""
         option = _path_option(subset)
-        categories = self._asked_of_columns.categories
-        frame = read_table(path, option, **self.file_options, texts=categories, notes=self.notes)
+        as_texts = [*self._asked_of_columns.categories, *as_texts]
+        frame = read_table(path, option, **self.file_options, texts=as_texts, notes=self.notes)
         dialect = resolve_options(path, self.file_options)
         unusual = [
             f"{key} {dialect[key]!r}"
@@ -219,7 +220,7 @@ class TableSource(Source):
         else:
             rows = frame
         for name in rows.columns if len(rows) < len(frame) else ():
-            if is_text(rows[name]) and name not in (*categories, *texts):
+            if is_text(rows[name]) and name not in (*as_texts, *texts):
                 parsed, whole = (
                     parse_texts(some[name], dialect["decimal"]) for some in (rows, frame)
                 )
@@ -244,7 +245,7 @@ class TableSource(Source):
                     hint=f"{mend}leave such rows out ({wrong.sum()} of {len(wrong)})",
                 )
         for name in texts:
-            key = option if self.fitted is not None else self.input_option
+            key = self.input_option if self.fitted is None else option
             check_columns(rows, [name], path, key)
             rows = self._drop_blank_texts(rows, name, subset)
         return rows

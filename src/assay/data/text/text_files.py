@@ -271,12 +271,14 @@ class TextFiles(Source):
         if self._root is None:
             return standard_library(self._pattern or "**/*.py")
         check_path(self._root, self.info.paths[0], "data.source.root")
-        files = find_files(self._root, self._pattern or "**/*")
+        hint = "data.source.pattern='**/*' finds all that are not hidden"
+        try:
+            files = find_files(self._root, self._pattern or "**/*")
+        except (NotImplementedError, ValueError) as error:  # of glob
+            raise DataError(f"{self._where}: {error}", hint=hint) from error
         if not files:
-            raise DataError(
-                f"{self._where}: no such file in {self._root.absolute()}",
-                hint="data.source.pattern='**/*' finds all that are not hidden",
-            )
+            message = f"{self._where}: no such file in {self._root.absolute()}"
+            raise DataError(message, hint=hint)
         return files
 
     def _split_method(self, texts: Sequence[Text]) -> str:

@@ -308,6 +308,7 @@ class TextEncoder:
         self._asked = tokenizer
         self._pretrained: Tokenizer | None = None
         self._source = ""
+        self._num_tokens: Rows = np.zeros(0, np.int64)
         self._lengths: list[Rows] | None = None
 
     @property
@@ -364,6 +365,7 @@ class TextEncoder:
                 truncated = self._cut(tokens)
                 ids[row, : len(truncated)] = torch.tensor(truncated)
                 lengths[row] = len(tokens)
+        self._num_tokens = lengths
         if self._lengths is not None:
             self._lengths.append(lengths)
         return ids
@@ -405,15 +407,15 @@ class TextEncoder:
         return describe_unusual(self.odd(self.transform(raw)), raw.index)
 
     def odd(self, ids: Tensor) -> dict[int, str]:
-        """What is odd about encoded texts, by their position."""
+        """What is odd about the texts that were encoded last, by their position."""
         lengths = (ids != 0).sum(1)
         unknown = (ids == self.tokenizer.unknown).sum(1)
         reasons = dict.fromkeys(
             (2 * unknown > lengths).nonzero()[:, 0].tolist(),
             f"most words of {self.column!r} are unknown to the model",
         )
-        cut = f"{self.column!r} has {self.max_length} tokens or more, and is cut off there"
-        for position in (lengths == self.max_length).nonzero()[:, 0].tolist():
+        cut = f"{self.column!r} has more than {self.max_length} tokens, and is cut off there"
+        for position in np.flatnonzero(self._num_tokens > self.max_length).tolist():
             if position in reasons:
                 reasons[position] = f"{reasons[position]}; {cut}"
             else:
