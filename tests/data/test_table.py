@@ -93,8 +93,10 @@ def test_a_test_table_of_its_own(tmp_path: Path, data_module: Callable[..., Data
         data_module(Table(path, "kind", test_path=test_path)).setup()
 
 
-@pytest.mark.parametrize("words", [["0.5", "1.0", "placebo"], ["007", "7.50", "both"], ["TRUE", "maybe"]])
-def test_a_category_is_the_same_in_a_file_that_holds_numbers_alone(tmp_path: Path, words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words", [["0.5", "1.0", "placebo"], ["007", "7.50", "both"], ["TRUE", "maybe"], ["NA", "DE"]]
+)
+def test_a_category_is_the_same_in_another_file(tmp_path: Path, words: list[str]) -> None:
     rows = frame(60).assign(dose=np.resize(words, 60))
     rows["kind"] = RNG.choice(["no", "yes"], 60)
     path, other = save(rows, tmp_path), save(rows[rows["dose"] != words[-1]], tmp_path, "test.csv")
@@ -106,7 +108,8 @@ def test_a_category_is_the_same_in_a_file_that_holds_numbers_alone(tmp_path: Pat
     evaluated = Table(other, "kind")
     evaluated.fitted = encoder
     for held_out in (samples["test"], evaluated.read()["all"]):
-        expected = [codes[dose] for dose in pd.read_csv(other, dtype=str)["dose"]]
+        written = pd.read_csv(other, dtype=str, keep_default_na=False)["dose"]
+        expected = [codes[dose] for dose in written]
         assert encoder.transform(held_out.raw)[:, -1].tolist() == expected
 
 

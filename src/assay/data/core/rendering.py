@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms.v2.functional import to_pil_image  # type: ignore[import-untyped]  # it ships no types
 
-from assay.data.core.loaders import KeyedDataset, input_of
+from assay.data.core.loaders import KeyedDataset, input_of, parts_of
 from assay.data.core.transforms import stack
 from assay.quoting import to_utf8
 from assay.task.predictions import encode_png
@@ -109,10 +109,7 @@ def _read(subset: Subset, positions: Sequence[int], seed: int) -> list[Any]:
 
 
 def _target_of(sample: Any) -> NDArray[Any] | None:
-    if isinstance(sample, dict):
-        target = [*sample.values()][1]
-    else:
-        target = sample[1]
+    target = parts_of(sample)[1]
     if isinstance(target, Tensor):
         return target.numpy()
     return None

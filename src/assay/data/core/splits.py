@@ -350,12 +350,8 @@ def _check_stream(stream: TrainStream | None, split: Split, thin_classes: float 
 def _task_of(source: Source, trained: FittedPreprocessing | None) -> Task:
     """The source's own; of classes for a trained model the model's, which may know more of them."""
     task = task_of(source.task)
-    if trained is None:
-        known = task
-    else:
-        known = task_of(trained.spec.task)
-    if task.by_class and known.by_class:
-        return known
+    if trained is not None and task.by_class and task_of(trained.spec.task).by_class:
+        return task_of(trained.spec.task)
     return task
 
 

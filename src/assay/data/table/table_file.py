@@ -207,13 +207,14 @@ def read_table(
     *,
     columns: Strings | None = None,
     texts: Strings = (),
+    known: Strings = (),
     notes: list[str] | None = None,
     **options: Any,
 ) -> Frame:
     """Read a .csv or .tsv (also compressed), .jsonl, .parquet, .feather or .xlsx file; see `FILE_OPTIONS`.
 
     Equal values have equal dtypes, whatever the file, see `settle`. Sentences on words that may stand for a
-    missing value are added to `notes`.
+    missing value are added to `notes`; what they mean in `known` columns was learned from other rows.
     """
     key = f"data.source.{option}={path}"
     check_path(Path(path), SourcePath(option, *TABLE_FILE), f"data.source.{option}")
@@ -239,7 +240,7 @@ def read_table(
     frame = settle(raw, options["na_values"])
     if columns is None and held is None:
         _check_header(path, frame, key, options)
-    words, is_marked = _find_words(raw, frame, decimal, texts)
+    words, is_marked = _find_words(raw, frame, decimal, texts, known)
     if words and columns is not None:  # what a word means is told by the other columns as well
         return read_table(path, option, texts=texts, notes=notes, **options)[list(frame.columns)]
     sentences = _take_words(frame, words, is_marked, options["na_values"])
@@ -432,7 +433,7 @@ def parse_texts(texts: Values, decimal: str) -> Values:
 
 
 def _find_words(
-    raw: Frame, frame: Frame, decimal: str | None, texts: Strings
+    raw: Frame, frame: Frame, decimal: str | None, texts: Strings, known: Strings
 ) -> tuple[dict[str, Values], set[str]]:
     """The words for missing values in each column, and the columns that hold numbers or dates beside them.
 
@@ -441,7 +442,7 @@ def _find_words(
     words: dict[str, Values] = {}
     numeric = set[str]()
     for name, column in frame.items():
-        if not is_text(column):
+        if not is_text(column) or name in known:
             continue
         found = are_words(column, MISSING_WORDS)
         if found.any():

@@ -14,7 +14,7 @@ from assay.data.core.samples import Samples
 from assay.data.core.source import Source
 from assay.data.table.category import as_integers, blank_texts, category_texts
 from assay.data.table.column import check_columns, is_category, is_number, is_text
-from assay.data.table.column_kind import kind_of, split_hints
+from assay.data.table.column_kind import FORMED, kind_of, split_hints
 from assay.data.table.date import TIME, Date, find_format, parse_dates
 from assay.data.table.features import ColumnOptions, Features, choose_features
 from assay.data.table.number import Number, is_amount
@@ -109,20 +109,8 @@ class TableSource(Source):
     def read(self) -> Mapping[str, Samples]:
         """The subsets given, to be encoded once the training rows are known: float32 `[N, F]`, or tokens."""
         self.notes = []
-        if self._label_separator is not None:
-            self.targets = [self._label_column]  # an earlier reading has put labels in its place
         encoder = self.fitted or self.text_encoder
-        columns = getattr(encoder, "columns", ())
-        texts = [column.name for column in columns if column.kind == "text"]
-        as_texts = [column.name for column in columns if column.reads_texts and self.fitted]
-        frames: dict[str, Frame] = {}
-        for subset, path in self._paths.items():
-            frame = self._read_subset(subset, path, texts, as_texts)
-            frames[subset] = frame
-            # Numbers alone in another file would be read as such: 1.0 is not the category "1.0".
-            as_texts += [name for name in frame if is_text(frame[name])]
-        if self._label_separator is not None:
-            frames = self._divide_labels(frames, self._label_separator)
+        frames = self._read_files(encoder)
         first = next(iter(frames.values()))
         path = next(iter(self._paths.values()))
         forms = dict(getattr(encoder, "target_forms", {}))
@@ -174,6 +162,26 @@ class TableSource(Source):
             )
         return subsets
 
+    def _read_files(self, encoder: Any) -> dict[str, Frame]:
+        """The rows of each file; where the others hold categories as text, it does, whatever they look like."""
+        if self._label_separator is not None:
+            self.targets = [self._label_column]  # an earlier reading has put labels in its place
+        columns = getattr(encoder, "columns", ())
+        texts = [column.name for column in columns if column.kind == "text"]
+        as_texts = [column.name for column in columns if column.reads_texts and self.fitted]
+        frames: dict[str, Frame] = {}
+        for subset, path in self._paths.items():
+            for train in frames.values():
+                as_texts = [
+                    name
+                    for name in train
+                    if is_text(train[name]) and kind_of(train[name])[0] not in FORMED
+                ]
+            frames[subset] = self._read_subset(subset, path, texts, as_texts)
+        if self._label_separator is None:
+            return frames
+        return self._divide_labels(frames, self._label_separator)
+
     def _read_targets(
         self, frames: Mapping[str, Frame], forms: dict[str, str]
     ) -> DataError | None:
@@ -204,8 +212,11 @@ class TableSource(Source):
     def _read_subset(self, subset: str, path: str, texts: Strings, as_texts: Strings) -> Frame:
         """The rows of a file that have a target, and a text, by their numbers in it."""
         option = _path_option(subset)
+        known = [name for name in as_texts if name not in self.targets]
         as_texts = [*self._asked_of_columns.categories, *as_texts]
-        frame = read_table(path, option, **self.file_options, texts=as_texts, notes=self.notes)
+        frame = read_table(
+            path, option, texts=as_texts, known=known, notes=self.notes, **self.file_options
+        )
         dialect = resolve_options(path, self.file_options)
         unusual = [
             f"{key} {dialect[key]!r}"
