@@ -469,6 +469,13 @@ def test_what_is_missing_truncated_or_changed_is_named(tmp_path: Path) -> None:
         open_shards(tmp_path)
 
 
+def test_numbered_shards_may_have_a_hash_in_their_names(tmp_path: Path) -> None:
+    write_shards(tmp_path)
+    for number, file in enumerate(sorted(tmp_path.glob("*.parquet"))):
+        file.rename(tmp_path / f"train-{number:05}-of-00003-{97 * number:016x}.parquet")
+    assert len(ShardReader(str(tmp_path)).shards) == 3
+
+
 def test_an_address_of_a_run_is_typed_again(train: Train, shards: Path) -> None:
     address = f"data.source.path=file://{shards}"
     run_dir = train(*job(shards, "trainer.limit_train_batches=2"), address).run_dir

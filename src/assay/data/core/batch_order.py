@@ -84,10 +84,8 @@ class BatchOrder:
     def __len__(self) -> int:
         step = self.batch_size * self.world_size
         if self.drop_last:
-            filled = self.num_samples
-        else:
-            filled = self.num_samples + step - 1
-        return filled // step
+            return self.num_samples // step
+        return (self.num_samples + step - 1) // step
 
     def counts(self, batch: int) -> bool:
         """Whether a batch of this rank is of its share, and no stand-in."""

@@ -149,12 +149,10 @@ class Split:
         if subset == "test":
             return self.test
         if self.folds:
-            tested = 1 / self.folds
-        else:
-            tested = self.test
-        if "test" in given and not self.folds:
+            return self.val / (1 - 1 / self.folds)
+        if "test" in given:
             return self.val
-        return self.val / (1 - tested)
+        return self.val / (1 - self.test)
 
 
 def divide(
@@ -281,7 +279,7 @@ def _find_groups(whole: Samples, given: Subsets, name: str) -> Rows:
     key = "data.split.group"
     values = values_of(whole, key, name)
     for subset, data in given.items():
-        if name not in data.split_values and (data.encoder is not None or not data.names):
+        if name in whole.split_values and name not in data.split_values:
             continue
         if shared := sorted(set(map(str, values)) & set(map(str, values_of(data, key, name)))):
             raise DataError(
@@ -293,11 +291,9 @@ def _find_groups(whole: Samples, given: Subsets, name: str) -> Rows:
 
 
 def _format_time(time: Any) -> str:
-    if isinstance(time, pd.Timestamp):
-        return time.isoformat(sep=" ").removesuffix(" 00:00:00")
     if isinstance(time, float):
         return f"{time:g}"
-    return str(time)
+    return str(time).removesuffix(" 00:00:00")
 
 
 def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | None) -> Cut:
@@ -307,14 +303,12 @@ def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | No
     number = split.fold or 0
     classes = _classes(indices, labels)
     divisible, smallest = _divisible(classes)
-    if groups is None:
-        units = len(divisible)
-    else:
+    units = len(divisible)
+    what = "samples"
+    if groups is not None:
         units = len(np.unique(groups[indices]))
-    if units < folds:
         what = "groups"
-        if groups is None:
-            what = "samples"
+    if units < folds:
         raise DataError(
             f"{key}: expected at most the number of {what} that can be divided, {units:,}",
             hint="lower data.split.folds",

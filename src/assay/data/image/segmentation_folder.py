@@ -42,12 +42,7 @@ _MOST_CLASSES = 20
 """That a message names."""
 
 
-def read_mask(path: str, size: Size | None = None) -> Tensor:
-    """The values of a mask's pixels."""
-    return read_as("a mask", path, lambda content: decode_mask(content, size))
-
-
-def decode_mask(content: bytes, size: Size | None = None, colours: Colours = ()) -> Tensor:
+def decode_mask(content: bytes, colours: Colours = ()) -> Tensor:
     """The values of a mask's pixels, or which of the colours they have."""
     try:
         with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:
@@ -61,7 +56,7 @@ def decode_mask(content: bytes, size: Size | None = None, colours: Colours = ())
             if content.startswith(b"\xff\xd8")
             else f"it is not a PNG file: {error}"
         ) from error
-    return _scale(torch.from_numpy(np.array(values)), size)
+    return torch.from_numpy(np.array(values))
 
 
 def _scale(mask: Tensor, size: Size | None) -> Tensor:
@@ -387,7 +382,7 @@ class SegmentationFolder(ImageSource):
 def _decode_scaled(
     content: bytes, *, size: Size | None, scaling: Any, colours: Colours
 ) -> tuple[FileScan, Tensor]:
-    mask = decode_mask(content, colours=colours)
+    mask = decode_mask(content, colours)
     counts = np.bincount(mask.flatten().numpy())
     values = tuple((int(value), int(counts[value])) for value in np.flatnonzero(counts))
     scan = FileScan(size=(mask.shape[0], mask.shape[1]), values=values)

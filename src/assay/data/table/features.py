@@ -48,7 +48,7 @@ from assay.errors import DataError
 from assay.quoting import format_override, join_first, reads_as_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from assay.data.core.types import Frame, Strings, Values
 
@@ -282,15 +282,19 @@ def _find_forms(
     if words:
         missing = _override(asked, "na_values", *dict.fromkeys(words[:_NAMED]))
         hints.append(f"{missing} where that means a missing value")
-    if not failed:
-        return [DataError("", hint=hint) for hint in hints]
-    ways = f"{_override(asked, 'exclude', *failed)} leaves {'it' if len(failed) == 1 else 'them'} out"
+    if failed:
+        hints.append(f"{_override(asked, 'exclude', *failed)} leaves {_them(failed)} out")
     if amounts:
-        them = "them"
-        if len(amounts) == 1:
-            them = "it"
-        ways += f", {_override(asked, 'keep', *amounts)} takes {them} as categories"
-    return [*failed.values(), *(DataError("", hint=hint) for hint in (*hints, ways))]
+        hints[-1] += (
+            f", {_override(asked, 'keep', *amounts)} takes {_them(amounts)} as categories"
+        )
+    return [*failed.values(), *(DataError("", hint=hint) for hint in hints)]
+
+
+def _them(columns: Collection[str]) -> str:
+    if len(columns) == 1:
+        return "it"
+    return "them"
 
 
 def _find_texts(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
@@ -409,12 +413,11 @@ def _add_notes(
         chosen.notes.append(
             f"codes that begin with 0 are taken as categories: {join_first(padded)}"
         )
-    words = {
-        name: _words_beside_numbers(column)
+    if words := {
+        name: found
         for name, column in distinct.items()
-        if is_text(column)
-    }
-    if words := {name: found for name, found in words.items() if found}:
+        if is_text(column) and (found := _words_beside_numbers(column))
+    }:
         found = join_first(
             [f"{name} ({join_first([*map(repr, words[name])])})" for name in words]
         )
@@ -450,15 +453,15 @@ def _add_notes(
         chosen.notes.append(
             f"possible codes of missing values: {join_first(counts)}; where they mean that: {option}"
         )
-    few = [
+    if few := [
         name
         for name in chosen.names
         if name in numeric
         and is_number(frame[name])
         and has_few(frame[name])
         and frame[name].nunique() > 2
-    ]
-    if few := [name for name in few if (frame[name].dropna() % 1 == 0).all()]:
+        and (frame[name].dropna() % 1 == 0).all()
+    ]:
         values = join_first([f"{name} ({frame[name].nunique()} values)" for name in few])
         chosen.notes.append(
             f"integers with few values are taken as numbers (and as categories, where each has "
@@ -468,8 +471,8 @@ def _add_notes(
 
 
 def _words_beside_numbers(column: Values) -> list[str]:
-    """The words of a category that holds more different numbers than words."""
-    different = [str(value) for value in column.dropna().unique()]
+    """The words of a category, given its different values, that holds more numbers than words."""
+    different = column.dropna().astype(str).tolist()
     words = [text for text in different if text.isalpha()]
     numbers = sum(map(reads_as_number, different))
     if len(words) < numbers == len(different) - len(words):
@@ -485,7 +488,7 @@ def _begin_with_numbers(column: Values) -> bool:
 
 def _has_zeros(column: Values) -> bool:
     """Whether a category begins with 0 and another digit."""
-    return any(re.fullmatch(r"0\d+", str(value)) for value in column.dropna().unique())
+    return any(re.fullmatch(r"0\d+", str(value)) for value in column)
 
 
 def _check_leaks(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[DataError]:

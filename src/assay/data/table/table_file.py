@@ -43,7 +43,7 @@ from assay.targets.objects import is_placeholder, take_from
 from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from assay.data.core.types import Frame, Options, Size, Strings, Values
     from assay.data.table.column import Column
@@ -81,17 +81,24 @@ _FAILURES = (ValueError, LookupError, OSError, EOFError, BadZipFile, zlib.error,
 csv.field_size_limit(1 << 30)
 
 
+@contextmanager
+def _open_lines(path: str | Path, options: Options) -> Iterator[Iterator[str]]:
+    """The lines of a CSV file below those that are skipped."""
+    with get_handle(
+        path, "r", encoding=options["encoding"], errors="replace", compression="infer"
+    ) as opened:
+        yield islice(opened.handle, options["skip_rows"], None)
+
+
 def _count_fields(path: str | Path, options: Options) -> Iterator[Size]:
     """The line that each record of a CSV file ends in, and how many fields it has; blank lines are none."""
     separator = options["separator"]
     spaced = separator == r"\s+"
-    with get_handle(
-        path, "r", encoding=options["encoding"], errors="replace", compression="infer"
-    ) as opened:
-        lines: Iterable[str] = islice(opened.handle, options["skip_rows"], None)
+    with _open_lines(path, options) as below:
+        lines: Iterator[str] = below
         if spaced:
             separator = " "
-            lines = (line.replace("\t", " ").strip(" \r\n") for line in lines)
+            lines = (line.replace("\t", " ").strip(" \r\n") for line in below)
         reader = csv.reader(lines, delimiter=separator, skipinitialspace=spaced)
         for fields in reader:
             if len(fields) > 1 or "".join(fields).strip():
@@ -100,25 +107,17 @@ def _count_fields(path: str | Path, options: Options) -> Iterator[Size]:
 
 def resolve_options(path: str | Path, options: Options) -> dict[str, Any]:
     r"""How to read a file: `options`, with what was found in place of `auto`."""
-    resolved = dict(options)
-    if is_csv(path) and AUTO in (resolved.get("separator"), resolved.get("decimal")):
-        encoding = resolved.get("encoding", "utf-8")
-        with get_handle(
-            path, "r", encoding=encoding, errors="replace", compression="infer"
-        ) as opened:
-            start = resolved.get("skip_rows", 0)
-            lines = [
-                line
-                for line in islice(opened.handle, start, start + _LINES)
-                if line.strip(" \r\n")
-            ]
+    resolved = {**FILE_OPTIONS, **options}
+    if is_csv(path) and AUTO in (resolved["separator"], resolved["decimal"]):
+        with _open_lines(path, resolved) as below:
+            lines = [line for line in islice(below, _LINES) if line.strip(" \r\n")]
         if resolved["separator"] == AUTO:
             resolved["separator"] = _find_separator(lines)
         if resolved["decimal"] == AUTO:
             resolved["decimal"] = _find_decimal(lines, resolved["separator"])
     return {
         **resolved,
-        **{key: default for key, default in PLAIN.items() if resolved.get(key) == AUTO},
+        **{key: default for key, default in PLAIN.items() if resolved[key] == AUTO},
     }
 
 
@@ -267,17 +266,14 @@ def as_names(value: Any) -> list[str]:
 def _read_kept(
     path: str, key: str, options: Options, columns: Strings | None, texts: Strings
 ) -> Frame:
-    read: Callable[..., Frame] = _read_whole
-    if is_csv(path):
-        read = _read_csv
     file = Path(path)
     size = file.stat().st_size
     try:
         frame: Frame = keep(
             file,
             repr((options, list(texts))),
-            lambda: read(path, key, options, None, texts),
-            lambda: read(path, key, options, columns, texts),
+            lambda: _read_whole(path, key, options, None, texts),
+            lambda: _read_whole(path, key, options, columns, texts),
         )
     finally:
         if file.stat().st_size != size:
@@ -547,10 +543,12 @@ def _read_whole(
     key: str,
     options: Options,
     columns: Strings | None = None,
-    _: Strings = (),
+    texts: Strings = (),
 ) -> Frame:
-    """Read a file that is not a CSV."""
+    """Read a file; some `columns`, where that saves time, and `texts` as they are written."""
     name = str(path).lower()
+    if is_csv(path):
+        return _read_csv(path, key, options, columns, texts)
     if name.endswith(".xlsx"):
         return _read_excel(path, key, options)
     if is_json_lines(name):
@@ -578,7 +576,7 @@ def _open_arrow(path: str | Path) -> Any:
 
 
 def _read_csv(
-    path: str, key: str, options: Options, columns: Strings | None, texts: Strings
+    path: str | Path, key: str, options: Options, columns: Strings | None, texts: Strings
 ) -> Frame:
     used = None if columns is None else lambda name: str(name) in columns
     forms = {**_csv_options(path, key, options, texts), "usecols": used}
@@ -591,7 +589,7 @@ def _read_csv(
     return frame
 
 
-def _read_integers(frame: Frame, path: str, forms: Options) -> None:
+def _read_integers(frame: Frame, path: str | Path, forms: Options) -> None:
     """Codes such as 01234, and large integers beside a gap, as they are written."""
     rounded = []
     integers = []
@@ -623,7 +621,7 @@ def _read_integers(frame: Frame, path: str, forms: Options) -> None:
             )
 
 
-def _has_leading_zeros(path: str, separator: str) -> bool:
+def _has_leading_zeros(path: str | Path, separator: str) -> bool:
     """Whether a field may begin with 0 and another digit."""
     # Searched in bytes with numpy: a regular expression takes as long as pandas does to read the file.
     before = np.frombuffer(f'\n" \t{separator[0]}'.encode("latin-1", "replace"), np.uint8)

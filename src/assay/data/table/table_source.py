@@ -163,7 +163,7 @@ class TableSource(Source):
         return subsets
 
     def _read_files(self, encoder: Any) -> dict[str, Frame]:
-        """The rows of each file; where the others hold categories as text, it does, whatever they look like."""
+        """The rows of each file; what is a category in another one is text, whatever it looks like."""
         if self._label_separator is not None:
             self.targets = [self._label_column]  # an earlier reading has put labels in its place
         columns = getattr(encoder, "columns", ())

@@ -133,10 +133,9 @@ def read_texts(
             texts.append(Text(name, text))
         digest.update(f"{len(name)}:{name};{len(content)};".encode())
         digest.update(content)
+    notes = []
     if empty:
-        notes = [f"{where}: {pluralize(empty, 'empty file')} left out"]
-    else:
-        notes = []
+        notes.append(f"{where}: {pluralize(empty, 'empty file')} left out")
     if bad:
         mend = "convert them, name others with data.source.pattern"
         notes.append(

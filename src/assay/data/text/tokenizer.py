@@ -175,19 +175,15 @@ def pretrained_tokenizer(text: str | bytes, padding: int = PAD) -> Tokenizer:
     """The tokenizer of a pretrained network."""
     plain = normalize_tokenizer(text, padding)
     tokenizer = Tokenizer.from_json(json.dumps(plain))
-    unknown = plain["model"].get("unk_token")
-    if unknown is None:
-        tokenizer.unknown = -1
-    else:
+    tokenizer.unknown = -1
+    tokenizer.never = ()
+    if (unknown := plain["model"].get("unk_token")) is not None:
         tokenizer.unknown = int(tokenizer.backend.token_to_id(unknown) or 0)
+        tokenizer.never = (tokenizer.unknown,)
     mask = tokenizer.backend.encode("a").special_tokens_mask
     tokenizer.num_closing = next(
         (index for index, special in enumerate(reversed(mask)) if not special), 0
     )
-    if tokenizer.unknown < 0:
-        tokenizer.never = ()
-    else:
-        tokenizer.never = (tokenizer.unknown,)
     return tokenizer
 
 
@@ -436,6 +432,4 @@ class TextEncoder:
         encoder.tokenizer = tokenizer
         if plain.get("pretrained"):
             encoder._pretrained = tokenizer
-        else:
-            encoder._pretrained = None
         return encoder
