@@ -469,6 +469,19 @@ def test_what_is_missing_truncated_or_changed_is_named(tmp_path: Path) -> None:
         open_shards(tmp_path)
 
 
+def test_no_option_is_suggested_that_shards_lack(tmp_path: Path) -> None:
+    frame = rows_of(400, 0)
+    frame.loc[::20, "a"] = -999.0
+    frame["on"] = np.resize(["01/02/2024", "03/02/2024", "05/01/2023"], 400)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(DataError, match="whether the day or the month comes first") as refused:
+        open_shards(tmp_path)
+    assert "data.source.day_first=true" in refused.value.hint
+    notes = open_shards(tmp_path, day_first=True).source.notes
+    assert any("possible codes of missing values: a (-999, " in note for note in notes)
+    assert not any("na_values" in note for note in notes)
+
+
 def test_numbered_shards_may_have_a_hash_in_their_names(tmp_path: Path) -> None:
     write_shards(tmp_path)
     for number, file in enumerate(sorted(tmp_path.glob("*.parquet"))):

@@ -182,7 +182,9 @@ def test_the_form_of_a_csv_file_is_found_and_said(tmp_path: Path) -> None:
     assert not any("separator" in note for note in plain.notes)
 
 
-@pytest.mark.parametrize("wrong", [{"task": "ranking"}, {"task": "reconstruction"}])
+@pytest.mark.parametrize(
+    "wrong", [{"task": "ranking"}, {"task": "reconstruction"}, {"skip_rows": -1}, {"max_categories": -2}]
+)
 def test_arguments_out_of_range(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):
         Table("somewhere.csv", "y", **wrong)

@@ -319,6 +319,7 @@ def test_what_is_left_out_is_said(folder: Path) -> None:
     ("options", "message"),
     [
         ({"context_length": 0}, "context_length=0: expected a number >= 1"),
+        ({"val": -0.1}, r"val=-0.1: expected a number in \[0, 1\)"),
         ({"vocab_size": 500}, "vocab_size=500 is for byte pairs, but the tokens are bytes"),
         ({"tokens": "bpe", "vocab_size": 10}, "vocab_size=10: expected 258"),
     ],

@@ -129,10 +129,8 @@ class BatchOrder:
     def _cut(self, rows: Tensor) -> Sequence[Tensor]:
         """The rows of one rank in batches; evened out, so that no rank has a batch less than another."""
         if self.world_size == 1 or self.drop_last:
-            chunks: Sequence[Tensor] = rows.split(self.batch_size)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        else:
-            chunks = rows.tensor_split(len(self))
-        return chunks
+            return rows.split(self.batch_size)  # type: ignore[no-any-return, no-untyped-call]  # torch leaves it untyped
+        return rows.tensor_split(len(self))
 
     def _group_by_length(self, order: Tensor, lengths: Tensor, epoch: int) -> Tensor:
         """The order with samples of similar lengths in the batch of all ranks, as `batches` cuts it.

@@ -252,10 +252,13 @@ class DataModule(L.LightningDataModule):
             scale, self._scale_notes = pretrained_scale(
                 self._pretrained, self._normalize, first, typed
             )
-            evaluated = self.subset("train", "eval")
-            seed = self.split.seed
             mean, std = input_statistics(
-                evaluated, first, scale or typed, seed, self._num_workers, one_hot=one_hot
+                self.subset("train", "eval"),
+                first,
+                scale or typed,
+                self.split.seed,
+                self._num_workers,
+                one_hot=one_hot,
             )
             if cardinalities:
                 mean, std = keep_codes(mean, std, first.shape[1], len(cardinalities))
@@ -526,10 +529,9 @@ class DataModule(L.LightningDataModule):
 
     def prepare_batch(self, inputs: Tensor, targets: Tensor, dtype: torch.dtype) -> Pair:
         """A batch as the module gets it."""
+        exact = dtype
         if self.spec.target_mean:
             exact = torch.promote_types(dtype, torch.float32)
-        else:
-            exact = dtype
         if inputs.ndim != 2 or len(self.spec.input_shape) != 3:  # else features of images
             inputs = self.normalize(inputs, dtype)
         return inputs, task_of(self.spec.task).batch_targets(targets, exact)

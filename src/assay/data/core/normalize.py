@@ -42,10 +42,7 @@ class TargetScale:
         return torch.addcmul(mean, outputs, std)
 
     def _statistics(self, like: Tensor) -> Pair:
-        if like.dtype == torch.float64:
-            dtype = torch.float64
-        else:
-            dtype = torch.float32
+        dtype = torch.promote_types(like.dtype, torch.float32)
         key = (like.device, dtype, like.ndim)
         if key not in self._ready:
             self._ready[key] = _place(self._mean, like, dtype), _place(self._std, like, dtype)
@@ -128,10 +125,9 @@ class Normalize:
                 return inputs.to(dtype).div_(255)
             return inputs.to(dtype)
         # Floats are scaled as such: of 1.7e9 and more 32 bits keep no units, of 300 and more 16 bits.
+        exact = dtype
         if inputs.is_floating_point():
             exact = torch.promote_types(inputs.dtype, dtype)
-        else:
-            exact = dtype
         shift, scale = self._statistics(inputs, exact, is_byte)
         # One multiply-add instead of a division by 255, a subtraction and a division.
         return torch.addcmul(shift, inputs.to(exact), scale).to(dtype)

@@ -89,11 +89,9 @@ def show(
     targets = [_target_of(sample) for sample in samples]
     if raw is None:
         images = _pictures(inputs)
-    else:
-        images = [None] * len(inputs)
-    if raw is None:
         rows = [_row(one, columns) for one in inputs]
     else:
+        images = [None] * len(inputs)
         rows = _rows(raw.iloc[list(positions)])
     return [RenderedSample(*one) for one in zip(images, rows, targets, strict=True)]
 
@@ -182,11 +180,9 @@ def _row(inputs: Tensor, columns: Strings) -> dict[str, Any] | None:
     if inputs.ndim != 1 or not 0 < len(inputs) <= _MOST_COLUMNS:
         return None
     names = columns if len(columns) == len(inputs) else map(str, range(len(inputs)))
-    short = inputs.dtype == torch.float32  # 13.44, not 13.4399995803833
-    if short:
+    values = inputs.tolist()
+    if inputs.dtype == torch.float32:  # 13.44, not 13.4399995803833
         values = [float(str(value)) for value in inputs.numpy()]
-    else:
-        values = inputs.tolist()
     return dict(zip(names, values, strict=True))
 
 

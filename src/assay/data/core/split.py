@@ -325,10 +325,9 @@ def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | No
     elif smallest < folds:
         fold = _order_by_class(classes, divisible, split.seed)[number::folds]
     else:
+        splitter = StratifiedKFold
         if labels is None or labels.ndim > 1:
             splitter = KFold
-        else:
-            splitter = StratifiedKFold
         cuts = list(splitter(**seeded).split(divisible, classes[divisible]))
         fold = divisible[cuts[number][1]]
     remaining, taken = _keep_classes(indices, fold, labels, groups)
@@ -349,10 +348,7 @@ def _classes(indices: Rows, labels: Rows | None) -> Rows:
 
 def _divisible(classes: Rows) -> tuple[Rows, int]:
     """The places of samples whose class has another one, and the size of the smallest such class."""
-    if len(classes):
-        sizes = np.bincount(classes)[classes]
-    else:
-        sizes = classes
+    sizes = np.bincount(classes)[classes]
     divisible = np.flatnonzero(sizes > 1)
     return divisible, int(sizes[divisible].min(initial=len(classes)))
 
@@ -375,9 +371,8 @@ def _keep_classes(indices: Rows, places: Rows, labels: Rows | None, groups: Rows
         return remaining, taken
     rows, classes = _members(labels, taken)
     names, first = np.unique(classes, return_index=True)
-    if groups is None:
-        owners = np.arange(len(labels))
-    else:
+    owners = np.arange(len(labels))
+    if groups is not None:
         owners = groups
     lacking = ~np.isin(names, _members(labels, remaining)[1])
     is_back = np.isin(owners[taken], owners[rows[first[lacking]]])

@@ -156,10 +156,9 @@ class Splits:
 
     def note_lacking(self, subset: str) -> list[str]:
         """Name the classes or labels without a sample in a subset."""
+        lacking = []
         if len(self.rows[subset]):
             lacking = self.task.lacking(self.targets(subset), self.class_names)
-        else:
-            lacking = []
         names = f"{self.task.unit[0]} {join_first(lacking)}"
         if lacking:
             return [f"data: {describe_subset(subset)} has no {names}: {LEFT_OUT}"]
@@ -377,10 +376,9 @@ def _encode(subsets: Mapping[str, Samples], train: Rows | None) -> dict[str, Sam
         inputs = encoder.transform(data.raw)
         vocab_size = encoder.vocab_size
         # 0 is padding
+        lengths = None
         if vocab_size:
             lengths = (inputs != 0).sum(1)
-        else:
-            lengths = None
         encoded[subset] = replace(
             data,
             inputs=inputs,

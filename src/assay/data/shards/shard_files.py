@@ -128,10 +128,9 @@ class _Folder:
             }
         kinds = sorted({PurePosixPath(name).suffix for name in found})
         if len(kinds) != 1:
+            which = f"*{', *'.join(_FORMATS)}"
             if kinds:
                 which = f"shards of one kind, got *{' and *'.join(kinds)}"
-            else:
-                which = f"*{', *'.join(_FORMATS)}"
             raise DataError(
                 f"data.source.path={self.path}: expected {which}", hint="name a folder of shards"
             )
@@ -543,10 +542,9 @@ class ShardReader:
 def find_column(reader: ShardReader, option: str, asked: str, usual: Strings) -> str:
     """The column that is asked for, or one of a usual name."""
     names = list(reader.schema.names)
+    wanted = [asked]
     if asked == "auto":
         wanted = usual
-    else:
-        wanted = [asked]
     if found := [name for name in wanted if name in names]:
         return found[0]
     raise DataError(

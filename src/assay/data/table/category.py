@@ -90,7 +90,7 @@ class Category(Column):
     @property
     def reads_texts(self) -> bool:
         """True: codes such as 01 and 02 alone would be read as numbers, which in training they were not."""
-        return not set(self.codes) <= {"True", "False"}
+        return not set(self.codes) <= {"True", "False", ""}
 
     @property
     def has_integers(self) -> bool:

@@ -87,6 +87,8 @@ class ColumnOptions:
     max_categories: int | None = None
     split: Mapping[str, str] = field(default_factory=dict)
     """Columns that divide the samples, by the keys that name them."""
+    streamed: bool = False
+    """Whether the rows are those of shards, which have no `na_values` and no other source for texts."""
 
 
 @final
@@ -279,7 +281,7 @@ def _find_forms(
                 words += find_words(frame[name])
             failed[name] = error
     hints = []
-    if words:
+    if words and not asked.streamed:
         missing = _override(asked, "na_values", *dict.fromkeys(words[:_NAMED]))
         hints.append(f"{missing} where that means a missing value")
     if failed:
@@ -353,9 +355,11 @@ def _leave_out_unfit(frame: Frame, asked: ColumnOptions, chosen: Features) -> No
         keep = ""
         if able := [name for name in left_out if not frame[name].isna().all()]:
             keep = f"; to use one: {_override(asked, 'keep', able[0])}"
-        if texts := [name for name in left_out if chosen.kinds[name][0] == "text"]:
+        texts = [name for name in left_out if chosen.kinds[name][0] == "text"]
+        if texts and not asked.streamed:
             keep += f"; to learn from texts: data=text_table {format_override('data.source.text', texts[0])}"
-        if images := [name for name in left_out if _name_images(frame[name])]:
+        images = [name for name in left_out if _name_images(frame[name])]
+        if images and not asked.streamed:
             option = format_override("data.source.image", images[0])
             keep += f"; to learn from the images that are named there: data=image_table {option}"
         chosen.notes.append(f"left out of the features: {reasons}{keep}")
@@ -418,13 +422,13 @@ def _add_notes(
         for name, column in distinct.items()
         if is_text(column) and (found := _words_beside_numbers(column))
     }:
-        found = join_first(
+        examples = join_first(
             [f"{name} ({join_first([*map(repr, words[name])])})" for name in words]
         )
-        option = _override(asked, "na_values", *sorted({*chain(*words.values())}))
-        chosen.notes.append(
-            f"numbers beside words are taken as categories: {found}; where the words mean missing: {option}"
+        option = _suggest_missing(
+            asked, "where the words mean missing", {*chain(*words.values())}
         )
+        chosen.notes.append(f"numbers beside words are taken as categories: {examples}{option}")
     typed = (*asked.categories, *asked.keep)
     begun = [
         name
@@ -448,11 +452,9 @@ def _add_notes(
             f"{name} ({code}, {(frame[name].astype(str).str.removesuffix('.0') == code).sum():,} times)"
             for name, code in codes.items()
         ]
-        option = _override(asked, "na_values", *sorted({*codes.values()}))
+        option = _suggest_missing(asked, "where they mean that", {*codes.values()})
         option = re.sub(r'"(-?[\d.]+(e\+\d+)?)"', r"\1", option)  # numbers need no quotes
-        chosen.notes.append(
-            f"possible codes of missing values: {join_first(counts)}; where they mean that: {option}"
-        )
+        chosen.notes.append(f"possible codes of missing values: {join_first(counts)}{option}")
     if few := [
         name
         for name in chosen.names
@@ -468,6 +470,13 @@ def _add_notes(
             f"{ROWS_OF_LEVEL} rows): {values}; as categories alone: "
             f"{_override(asked, 'categories', few[0])}"
         )
+
+
+def _suggest_missing(asked: ColumnOptions, condition: str, values: Collection[str]) -> str:
+    """The option by which some values mean missing, where there is one."""
+    if asked.streamed:
+        return ""
+    return f"; {condition}: {_override(asked, 'na_values', *sorted(values))}"
 
 
 def _words_beside_numbers(column: Values) -> list[str]:

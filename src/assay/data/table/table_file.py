@@ -289,10 +289,9 @@ def settle(frame: Frame, na_values: str | Strings | None = None) -> Frame:
     Integers that floats of 64 bits would merge become texts.
     Categories of numbers keep their dtype, as texts; lists, mappings and bytes stay objects.
     """
+    texts = []
     if na_values is not None:
         texts = ["", *(() if na_values == AUTO else na_values)]
-    else:
-        texts = []
     numbers = [float(text) for text in texts if reads_as_number(text)]
     columns: dict[Any, Values] = {}
     for name, raw in frame.items():
@@ -359,11 +358,9 @@ def _settle_objects(column: Values) -> Values:
     elif kind == "boolean":
         return _settle(values.astype("boolean").reindex(column.index))
     elif kind in ("datetime", "datetime64", "date", "timedelta", "timedelta64"):
-        convert: Any
+        convert: Any = pd.to_datetime
         if "delta" in kind:
             convert = pd.to_timedelta
-        else:
-            convert = pd.to_datetime
         with suppress(ValueError):  # of zones that differ
             return column.where(column.notna(), None).pipe(convert)
     elif kind not in ("string", "time") and (not kind.startswith("mixed") or is_nested(values)):
@@ -554,10 +551,7 @@ def _read_whole(
     if is_json_lines(name):
         return pd.DataFrame(list(_json_records(Path(path), errors="strict")), dtype=object)
     data = _open_arrow(path)
-    if columns is not None:
-        names = [name for name in data.schema.names if name in columns]
-    else:
-        names = None
+    names = columns and [name for name in data.schema.names if name in columns]
     return from_arrow(data.to_table(columns=names))
 
 
@@ -604,10 +598,9 @@ def _read_integers(frame: Frame, path: str | Path, forms: Options) -> None:
             integers.append(name)
         elif is_text(column) and (column == "").any():
             rounded.append(name)
+    names = rounded
     if integers and _has_leading_zeros(path, forms["sep"]):
         names = [*rounded, *integers]
-    else:
-        names = rounded
     if not names:
         return
     texts = pd.read_csv(path, **{**forms, "usecols": names, "dtype": str})
@@ -639,9 +632,8 @@ def _has_leading_zeros(path: str | Path, separator: str) -> bool:
 
 
 def _csv_options(path: str | Path, key: str, options: Options, texts: Strings) -> Any:
-    if options["na_values"] != AUTO:
-        na_values = options["na_values"]
-    else:
+    na_values = options["na_values"]
+    if na_values == AUTO:
         na_values = []
     dialect = {
         "sep": options["separator"],

@@ -37,7 +37,7 @@ from assay.data.table.table_targets import (
     find_label_separator,
     parse_targets,
 )
-from assay.errors import DataError
+from assay.errors import DataError, check_numbers
 from assay.quoting import format_override, join_first, pluralize
 from assay.task.classification import Multilabel
 from assay.task.task import describe_subset
@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.data.core.types import Bools, Frame, Strings, Values
+
+
+_PATH_OPTIONS = {"all": "path", "train": "path", "test": "test_path"}
+"""Of the source, each of which names the file of a subset."""
 
 
 class TableSource(Source):
@@ -72,8 +76,8 @@ class TableSource(Source):
         # a regular expression may never end
         if len(separator) != 1 and separator not in (r"\s+", AUTO):
             raise ValueError(rf"separator={separator!r}: expected one character, \s+ or auto")
-        if file_options["skip_rows"] < 0:
-            raise ValueError(f"skip_rows={file_options['skip_rows']}: expected an int >= 0")
+        check_numbers("[0, inf)", skip_rows=file_options["skip_rows"])
+        check_numbers("[1, inf)", max_categories=max_categories)
         if test_path is None:
             self._paths = {"all": path}
         else:
@@ -128,7 +132,7 @@ class TableSource(Source):
         if not self.split_columns:
             hints = split_hints(first.drop(columns=self.targets), chosen.kinds)
         for subset, frame in frames.items():
-            check_columns(frame, chosen.names, self._paths[subset], _path_option(subset))
+            check_columns(frame, chosen.names, self._paths[subset], _PATH_OPTIONS[subset])
             read_columns(frame, chosen)
             if self.fitted is not None:
                 frame[chosen.names] = prepare_rows(
@@ -211,7 +215,7 @@ class TableSource(Source):
 
     def _read_subset(self, subset: str, path: str, texts: Strings, as_texts: Strings) -> Frame:
         """The rows of a file that have a target, and a text, by their numbers in it."""
-        option = _path_option(subset)
+        option = _PATH_OPTIONS[subset]
         known = [name for name in as_texts if name not in self.targets]
         as_texts = [*self._asked_of_columns.categories, *as_texts]
         frame = read_table(
@@ -226,10 +230,9 @@ class TableSource(Source):
         if unusual:
             self.notes.append(f"{path}: {' and '.join(unusual)} found")
         check_columns(frame, self.targets, path, "target" if subset != "test" else option)
+        rows = frame
         if self._impute:
             rows = drop_missing_targets(frame, self.targets)
-        else:
-            rows = frame
         for name in rows.columns if len(rows) < len(frame) else ():
             if is_text(rows[name]) and name not in (*as_texts, *texts):
                 parsed, whole = (
@@ -331,10 +334,9 @@ class TableSource(Source):
         others = {name: frame.drop(columns=self._label_column) for name, frame in frames.items()}
         taken = [label for frame in others.values() for label in self.targets if label in frame]
         if taken or len(self.targets) < 2:
+            wrong = f"expected labels, got {self.targets}"
             if taken:
                 wrong = f"a column is called {taken[0]!r} as well"
-            else:
-                wrong = f"expected labels, got {self.targets}"
             hint = "rename it, or leave it out"
             raise DataError(f"data.source.label_separator={mark}: {wrong}", hint=hint)
         return {
@@ -379,13 +381,6 @@ def learned_features(encoder: Any, asked: ColumnOptions) -> Features:
     return Features(names, forms, categories=asked.categories)
 
 
-def _path_option(subset: str) -> str:
-    """Of the source, which names the file of a subset."""
-    if subset == "test":
-        return "test_path"
-    return "path"
-
-
 def may_be_real(asked: str) -> bool:
     """Whether targets may be numbers under the task that is asked for."""
     return asked == "auto" or task_of(asked).has_real_targets or task_of(asked).has_heads
@@ -396,14 +391,10 @@ def column_options(
 ) -> ColumnOptions:
     """Columns that a config names, one or several under each key."""
     targets = as_names(target)
-    if features is not None:
-        used = as_names(features)
-    else:
-        used = None
     if target is not None and not targets:
         raise ValueError(f"target={target!r}: expected the name of a column, or a list of them")
-    excluded, kept, as_categories = map(as_names, (exclude, keep, categories))
-    return ColumnOptions(targets, used, excluded, kept, as_categories)
+    used = features and as_names(features)
+    return ColumnOptions(targets, used, *map(as_names, (exclude, keep, categories)))
 
 
 def read_columns(frame: Frame, chosen: Features) -> None:

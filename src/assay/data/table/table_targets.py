@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from pandas.api.types import is_bool_dtype, is_float_dtype
 
-from assay.data.table.column import has_few, is_category, is_nested, is_number, is_text
+from assay.data.table.column import has_few, is_category, is_nested, is_number, is_text, shorten
 from assay.data.table.column_kind import FORMED, kind_of
 from assay.data.table.number import find_amount, format_amount, parse_amounts
 from assay.errors import DataError
@@ -304,15 +304,13 @@ def note_on_spelling(values: Values, name: str, what: str = "classes") -> str:
 
 def _check_classes(values: Values, name: str, different: int) -> None:
     kind, why = kind_of(values)
-    example = ""
-    if len(values):
-        example = str(values.iloc[0])[:40]
     key = f"data.source.target={name}"
     if kind in FORMED:
         raise DataError(f"{key}: the column holds {why}", hint="turn it into numbers or classes")
     if different > _FEW_CLASSES and 2 * different > len(values):
         raise DataError(
-            f"{key}: {different:,} different texts in {len(values):,} rows, such as {example!r}, are not "
+            f"{key}: {different:,} different texts in {len(values):,} rows, such as "
+            f"{shorten(values.iloc[0])}, are not "
             "classes",
             hint="choose another column",
         )

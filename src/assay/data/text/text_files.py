@@ -206,6 +206,7 @@ class TextFiles(Source):
                 "data.source.vocab_size=null"
             )
         check_numbers("[1, inf)", context_length=context_length)
+        check_numbers("[0, 1)", val=val, test=test)
         self._root = None if root is None else Path(root)
         self._pattern = pattern
         self._length = context_length
@@ -326,10 +327,9 @@ class TextFiles(Source):
     def _samples(
         self, subset: str, texts: Sequence[Text], codec: Bytes | Tokenizer, digest: str
     ) -> Samples:
+        kind = torch.int32
         if codec.vocab_size <= 1 << 15:
             kind = torch.int16
-        else:
-            kind = torch.int32
         end = torch.full((1,), END, dtype=kind)
         encoded = [torch.cat([_encode(codec, one.text, kind), end]) for one in texts]
         tokens = torch.cat(encoded)
@@ -340,8 +340,8 @@ class TextFiles(Source):
             raise DataError(
                 f"data.source.context_length={length}: the {subset} subset has {len(tokens):,} tokens; a "
                 f"window takes {length + 1:,}",
-                hint=f"data.source.context_length={max(1, len(tokens) // 2)}, more text, or a larger share "
-                "(data.split)",
+                hint=f"data.source.context_length={max(1, len(tokens) // 2)}, more text, or other shares: "
+                "data.split.val, data.split.test",
             )
         sizes = (count, length)
         steps = (length, 1)
