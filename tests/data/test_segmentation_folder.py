@@ -304,15 +304,16 @@ def test_masks_may_have_an_ending_or_be_gifs(form: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(samples.targets[:, 0, 0], samples.inputs[:, 0, 0, 0] % 2)
 
 
-def test_a_mask_without_the_ending_of_the_others_replaces_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", [1, 3])
+def test_a_mask_without_the_ending_of_the_others_replaces_none(tmp_path: Path, lost: int) -> None:
     write_pairs(tmp_path, [f"{number}_mask.png" for number in range(1, 12)])
     Image.new("L", (8, 8), 1).save(tmp_path / "masks" / "2.png")
-    (tmp_path / "masks" / "3_mask.png").unlink()
+    (tmp_path / "masks" / f"{lost}_mask.png").unlink()
     source = SegmentationFolder(str(tmp_path), on_bad="skip")
     samples = source.read()["all"]
     np.testing.assert_array_equal(samples.targets[:, 0, 0], samples.inputs[:, 0, 0, 0] % 2)
     assert any("masks without an image are left out: 2" in note for note in source.notes)
-    assert any("no mask 3_mask.png in masks" in note for note in source.notes)
+    assert any(f"no mask {lost}_mask.png in masks" in note for note in source.notes)
 
 
 def test_masks_that_are_called_otherwise_are_refused_with_an_example_of_both(tmp_path: Path) -> None:

@@ -113,6 +113,16 @@ def test_a_category_is_the_same_in_another_file(tmp_path: Path, words: list[str]
         assert encoder.transform(held_out.raw)[:, -1].tolist() == expected
 
 
+def test_a_word_that_means_missing_in_training_means_it_in_the_test(tmp_path: Path) -> None:
+    rows, other = with_value("age", 0, "?"), frame(20)
+    rows.loc[::7, "city"] = other.loc[::7, "city"] = "?"
+    paths = save(rows, tmp_path), save(other, tmp_path, "test.csv")
+    samples = Table(paths[0], "kind", test_path=paths[1]).read()
+    for subset, table in (("train", rows), ("test", other)):
+        missing = samples[subset].raw["city"].isna()
+        assert missing.tolist() == (table["city"] == "?").tolist()
+
+
 @pytest.mark.parametrize(
     ("table", "options", "message", "hint"),
     [

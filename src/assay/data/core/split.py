@@ -371,7 +371,7 @@ def _keep_classes(indices: Rows, places: Rows, labels: Rows | None, groups: Rows
         return remaining, taken
     rows, classes = _members(labels, taken)
     names, first = np.unique(classes, return_index=True)
-    owners = np.arange(len(labels))
+    owners: Rows = np.arange(len(labels))
     if groups is not None:
         owners = groups
     lacking = ~np.isin(names, _members(labels, remaining)[1])

@@ -139,7 +139,9 @@ class ImageTable(ImageSource):
         if not self.split_columns:
             self._split_hints = tables[0].split_hints
         self._split_names = {subset: [*table.split_values] for subset, table in subsets.items()}
-        self._split_values = pd.concat([pd.DataFrame(table.split_values) for table in tables])
+        self._split_values = pd.concat(
+            [pd.DataFrame(table.split_values, index=table.inputs.index) for table in tables]
+        )
         self._unusable = []
         rows = count()
         return {

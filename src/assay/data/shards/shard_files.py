@@ -542,7 +542,7 @@ class ShardReader:
 def find_column(reader: ShardReader, option: str, asked: str, usual: Strings) -> str:
     """The column that is asked for, or one of a usual name."""
     names = list(reader.schema.names)
-    wanted = [asked]
+    wanted: Strings = [asked]
     if asked == "auto":
         wanted = usual
     if found := [name for name in wanted if name in names]:

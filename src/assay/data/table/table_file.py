@@ -43,7 +43,7 @@ from assay.targets.objects import is_placeholder, take_from
 from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from assay.data.core.types import Frame, Options, Size, Strings, Values
     from assay.data.table.column import Column
@@ -206,14 +206,14 @@ def read_table(
     *,
     columns: Strings | None = None,
     texts: Strings = (),
-    known: Strings = (),
+    known: Mapping[str, Collection[str]] | None = None,
     notes: list[str] | None = None,
     **options: Any,
 ) -> Frame:
     """Read a .csv or .tsv (also compressed), .jsonl, .parquet, .feather or .xlsx file; see `FILE_OPTIONS`.
 
     Equal values have equal dtypes, whatever the file, see `settle`. Sentences on words that may stand for a
-    missing value are added to `notes`; what they mean in `known` columns was learned from other rows.
+    missing value are added to `notes`; those of `known` columns were learned from other rows.
     """
     key = f"data.source.{option}={path}"
     check_path(Path(path), SourcePath(option, *TABLE_FILE), f"data.source.{option}")
@@ -239,7 +239,7 @@ def read_table(
     frame = settle(raw, options["na_values"])
     if columns is None and held is None:
         _check_header(path, frame, key, options)
-    words, is_marked = _find_words(raw, frame, decimal, texts, known)
+    words, is_marked = _find_words(raw, frame, decimal, texts, known or {})
     if words and columns is not None:  # what a word means is told by the other columns as well
         return read_table(path, option, texts=texts, notes=notes, **options)[list(frame.columns)]
     sentences = _take_words(frame, words, is_marked, options["na_values"])
@@ -426,7 +426,11 @@ def parse_texts(texts: Values, decimal: str) -> Values:
 
 
 def _find_words(
-    raw: Frame, frame: Frame, decimal: str | None, texts: Strings, known: Strings
+    raw: Frame,
+    frame: Frame,
+    decimal: str | None,
+    texts: Strings,
+    known: Mapping[str, Collection[str]],
 ) -> tuple[dict[str, Values], set[str]]:
     """The words for missing values in each column, and the columns that hold numbers or dates beside them.
 
@@ -435,7 +439,10 @@ def _find_words(
     words: dict[str, Values] = {}
     numeric = set[str]()
     for name, column in frame.items():
-        if not is_text(column) or name in known:
+        if not is_text(column):
+            continue
+        if name in known:
+            frame[name] = column.mask(are_words(column, known[str(name)]))
             continue
         found = are_words(column, MISSING_WORDS)
         if found.any():

@@ -13,7 +13,13 @@ import pandas as pd
 from assay.data.core.samples import Samples
 from assay.data.core.source import Source
 from assay.data.table.category import as_integers, blank_texts, category_texts
-from assay.data.table.column import check_columns, is_category, is_number, is_text
+from assay.data.table.column import (
+    MISSING_WORDS,
+    check_columns,
+    is_category,
+    is_number,
+    is_text,
+)
 from assay.data.table.column_kind import FORMED, kind_of, split_hints
 from assay.data.table.date import TIME, Date, find_format, parse_dates
 from assay.data.table.features import ColumnOptions, Features, choose_features
@@ -44,7 +50,7 @@ from assay.task.task import describe_subset
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from assay.data.core.types import Bools, Frame, Strings, Values
 
@@ -172,15 +178,18 @@ class TableSource(Source):
             self.targets = [self._label_column]  # an earlier reading has put labels in its place
         columns = getattr(encoder, "columns", ())
         texts = [column.name for column in columns if column.kind == "text"]
-        as_texts = [column.name for column in columns if column.reads_texts and self.fitted]
+        as_texts: dict[str, Collection[str]] = {}
+        if self.fitted is not None:
+            learned = [column for column in columns if column.reads_texts]
+            as_texts = {column.name: column.missing_words for column in learned}
         frames: dict[str, Frame] = {}
         for subset, path in self._paths.items():
             for train in frames.values():
-                as_texts = [
-                    name
-                    for name in train
-                    if is_text(train[name]) and kind_of(train[name])[0] not in FORMED
-                ]
+                as_texts = {
+                    str(name): MISSING_WORDS.difference(column.dropna().str.strip().unique())
+                    for name, column in train.items()
+                    if is_text(column) and kind_of(column)[0] not in FORMED
+                }
             frames[subset] = self._read_subset(subset, path, texts, as_texts)
         if self._label_separator is None:
             return frames
@@ -213,13 +222,15 @@ class TableSource(Source):
             encoder.csv = {key: str(dialect[key]) for key in PLAIN}
         return encoder, chosen
 
-    def _read_subset(self, subset: str, path: str, texts: Strings, as_texts: Strings) -> Frame:
+    def _read_subset(
+        self, subset: str, path: str, texts: Strings, as_texts: Mapping[str, Collection[str]]
+    ) -> Frame:
         """The rows of a file that have a target, and a text, by their numbers in it."""
         option = _PATH_OPTIONS[subset]
-        known = [name for name in as_texts if name not in self.targets]
-        as_texts = [*self._asked_of_columns.categories, *as_texts]
+        known = {name: words for name, words in as_texts.items() if name not in self.targets}
+        written = [*self._asked_of_columns.categories, *as_texts]
         frame = read_table(
-            path, option, texts=as_texts, known=known, notes=self.notes, **self.file_options
+            path, option, texts=written, known=known, notes=self.notes, **self.file_options
         )
         dialect = resolve_options(path, self.file_options)
         unusual = [
@@ -234,7 +245,7 @@ class TableSource(Source):
         if self._impute:
             rows = drop_missing_targets(frame, self.targets)
         for name in rows.columns if len(rows) < len(frame) else ():
-            if is_text(rows[name]) and name not in (*as_texts, *texts):
+            if is_text(rows[name]) and name not in (*written, *texts):
                 parsed, whole = (
                     parse_texts(some[name], dialect["decimal"]) for some in (rows, frame)
                 )

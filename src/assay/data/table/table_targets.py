@@ -259,7 +259,7 @@ def is_real(values: Values, name: str) -> tuple[bool, str]:
     if is_nested(values):
         raise DataError(
             f"data.source.target={name}: the column holds {kind_of(values)[1]}",
-            hint="write several labels of a row as 'a;b', and type "
+            hint="write a column of 0 and 1 for each label; a table in one file may hold them as 'a;b', with "
             + format_override("data.source.label_separator", ";"),
         )
     is_float = is_float_dtype(values)
