@@ -405,7 +405,7 @@ def column_options(
     if target is not None and not targets:
         raise ValueError(f"target={target!r}: expected the name of a column, or a list of them")
     used = features and as_names(features)
-    return ColumnOptions(targets, used, *map(as_names, (exclude, keep, categories)))
+    return ColumnOptions(targets, used, as_names(exclude), as_names(keep), as_names(categories))
 
 
 def read_columns(frame: Frame, chosen: Features) -> None:
