@@ -369,7 +369,7 @@ class DataModule(L.LightningDataModule):
         return getattr(self.trainer, "world_size", 1)
 
     def _processes(self) -> int:
-        """Of this machine."""
+        # of this machine
         return getattr(self.trainer, "num_devices", 1)
 
     def _drops_last(self) -> bool:
