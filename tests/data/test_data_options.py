@@ -142,6 +142,20 @@ def test_what_is_refused(values: dict[str, Any], message: str) -> None:
         check_limits(dict.fromkeys(NAMES) | values)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [{"split.val": 0.1, "split.test": 0.95}, {"split.folds": 2, "split.fold": 0, "split.val": 0.5}],
+    ids=str,
+)
+def test_suggested_shares_leave_something_to_train_on(values: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_limits(values)
+    for word in refused.value.hint.split():
+        key, _, share = word.removeprefix("data.").partition("=")
+        values = {**values, key: float(share)}
+    check_limits(values)
+
+
 @pytest.mark.parametrize("length", [75, 76])
 def test_a_folder_for_temporary_files_leaves_room_for_the_sockets_of_workers(
     monkeypatch: pytest.MonkeyPatch, length: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,11 @@ from tests.command import typed
 
 from assay.data.image.image_table import ImageTable
 from assay.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.data.core.data_module import DataModule
 
 NUM_ROWS = 48
 FORMS = {
@@ -157,6 +162,21 @@ def test_numbers_name_images(table: pd.DataFrame, suffix: str, gap: bool) -> Non
     np.testing.assert_array_equal(samples.inputs[:, 0, 0, 0], there.bright / 2.5)
     np.testing.assert_array_equal(samples.targets[:, 0], there.bright)
     assert ("1 row of 48 with no image left out" in " ".join(source.notes)) == gap
+
+
+@pytest.mark.parametrize("split", [{}, {"group": "patient"}])
+def test_another_table_may_lack_the_column_of_groups(
+    table: pd.DataFrame, data_module: Callable[..., DataModule], split: dict[str, str]
+) -> None:
+    table.iloc[::4].drop(columns="patient").to_csv("test.csv", index=False)
+    table["patient"] = [f"patient {number}" for number in table["patient"]]
+    table.to_csv("labels.csv", index=False)
+    source = ImageTable("labels.csv", "file", "half", root="photos", test_path="test.csv")
+    data = data_module(source, split={"val": 0.25, "test": 0.25, **split})
+    data.setup()
+    held_out, trained = (table["patient"].iloc[data.splits.rows[subset]] for subset in ("val", "train"))
+    assert set(held_out).isdisjoint(trained) == bool(split)
+    assert data.spec.num_test == NUM_ROWS // 4
 
 
 def test_groups_of_a_column_stay_together(table: pd.DataFrame) -> None:

@@ -28,7 +28,7 @@ from assay.data.image.decode import as_tensor, read_image, size_of, upright_size
 from assay.data.image.image_cache import FileScan, read_bytes, scan_images
 from assay.data.image.image_folder import ImageFolder
 from assay.data.image.image_source import choose_size
-from assay.data.image.segmentation_folder import SegmentationFolder, read_mask
+from assay.data.image.segmentation_folder import SegmentationFolder, decode_mask
 from assay.data.preprocess import Preprocess
 from assay.errors import DataError
 
@@ -312,7 +312,7 @@ def test_pictures_and_masks_are_turned_once(tmp_path: Path, suffix: str, orienta
         assert upright_size(image) == expected.shape
         assert (as_tensor(image, "GRAY", None, None)[0].numpy() // 128 == expected // 128).all()
     if suffix != "jpg":
-        assert (read_mask(str(path)).numpy() == expected).all()
+        assert (decode_mask(path.read_bytes()).numpy() == expected).all()
         for kind in ("images", "masks"):
             (tmp_path / kind).mkdir()
             shutil.copy(path, tmp_path / kind)

@@ -13,7 +13,7 @@ from PIL import Image
 
 from assay.data.image.decode import read_image
 from assay.data.image.digits_segmentation import DigitsSegmentation
-from assay.data.image.segmentation_folder import SegmentationFolder, decode_mask, find_classes, read_mask
+from assay.data.image.segmentation_folder import SegmentationFolder, decode_mask, find_classes
 from assay.errors import ConfigError, DataError
 from assay.task.segmentation import IGNORED
 
@@ -78,12 +78,12 @@ def test_black_and_white() -> None:
         (b"\x89PNG\r\n\x1a\nrest", "not a PNG file"),
     ],
 )
-def test_what_is_not_a_mask_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.png"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=message) as caught:
-        read_mask(str(path))
-    assert str(path) in caught.value.message
+def test_what_is_not_a_mask_is_refused(content: bytes, message: str, root: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        decode_mask(content)
+    (root / "masks" / "my photo 3.png").write_bytes(content)
+    with pytest.raises(DataError, match=rf"my photo 3\.\w+ \(its mask: .*{message}"):
+        SegmentationFolder(str(root)).read()
 
 
 def counts(*values: int) -> Any:
@@ -176,7 +176,7 @@ def test_pictures_and_masks_belong_together(root: Path) -> None:
         path = root / str(name)
         assert torch.equal(inputs, read_image(str(path)))
         stem = path.relative_to(root / "images").with_suffix(".png")
-        assert torch.equal(target, read_mask(str(root / "masks" / stem)))
+        assert torch.equal(target, decode_mask((root / "masks" / stem).read_bytes()))
 
 
 @pytest.mark.parametrize("layout", ["{subset}/{kind}", "{kind}/{subset}"])
@@ -202,7 +202,7 @@ def test_a_stream_gives_the_same_and_counts_pixels(root: Path) -> None:
             assert torch.equal(one, other)
     [whole] = SegmentationFolder(str(root), in_memory=False).read().values()
     assert int(whole.targets.sum()) == sum(
-        int((read_mask(str(path)) != IGNORED).sum()) for path in (root / "masks").rglob("*.png")
+        int((decode_mask(path.read_bytes()) != IGNORED).sum()) for path in (root / "masks").rglob("*.png")
     )
 
 
@@ -304,15 +304,16 @@ def test_masks_may_have_an_ending_or_be_gifs(form: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(samples.targets[:, 0, 0], samples.inputs[:, 0, 0, 0] % 2)
 
 
-def test_a_mask_without_the_ending_of_the_others_replaces_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", [1, 3])
+def test_a_mask_without_the_ending_of_the_others_replaces_none(tmp_path: Path, lost: int) -> None:
     write_pairs(tmp_path, [f"{number}_mask.png" for number in range(1, 12)])
     Image.new("L", (8, 8), 1).save(tmp_path / "masks" / "2.png")
-    (tmp_path / "masks" / "3_mask.png").unlink()
+    (tmp_path / "masks" / f"{lost}_mask.png").unlink()
     source = SegmentationFolder(str(tmp_path), on_bad="skip")
     samples = source.read()["all"]
     np.testing.assert_array_equal(samples.targets[:, 0, 0], samples.inputs[:, 0, 0, 0] % 2)
     assert any("masks without an image are left out: 2" in note for note in source.notes)
-    assert any("no mask 3_mask.png in masks" in note for note in source.notes)
+    assert any(f"no mask {lost}_mask.png in masks" in note for note in source.notes)
 
 
 def test_masks_that_are_called_otherwise_are_refused_with_an_example_of_both(tmp_path: Path) -> None:

@@ -136,6 +136,19 @@ def test_batches_hold_the_rows_of_the_files(shards: Path, all_rows: pd.DataFrame
     assert (data.spec.num_train, data.spec.num_val, data.spec.num_test) == (len(left), 150, 150)
 
 
+@pytest.mark.parametrize("blanks", [["", " "], ["", None]])
+def test_a_blank_category_is_a_missing_one(tmp_path: Path, blanks: list[str | None]) -> None:
+    frame = pd.concat([rows_of(400, 0), rows_of(400, 1)], ignore_index=True)
+    frame["kind"] = frame["kind"].astype(object)
+    frame.loc[::5, "kind"] = np.resize(np.array(blanks, object), 160)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    data = open_shards(tmp_path)
+    loader = data.train_dataloader()
+    for step, (inputs, _) in enumerate(loader):
+        kinds = frame["kind"].iloc[loader.samples(0, step).tolist()].fillna("").str.strip()
+        assert inputs[:, -1].tolist() == kinds.map({"": 0, "blue": 1, "green": 2, "red": 3}).tolist()
+
+
 @pytest.mark.parametrize("by", ["group", "column"])
 def test_a_column_divides_the_rows(tmp_path: Path, by: str) -> None:
     everything = write_shards(tmp_path)
@@ -454,6 +467,26 @@ def test_what_is_missing_truncated_or_changed_is_named(tmp_path: Path) -> None:
         DataError, match=r"the shard data-00001-of-00003.parquet is missing, beside data-00000"
     ):
         open_shards(tmp_path)
+
+
+def test_no_option_is_suggested_that_shards_lack(tmp_path: Path) -> None:
+    frame = rows_of(400, 0)
+    frame.loc[::20, "a"] = -999.0
+    frame["on"] = np.resize(["01/02/2024", "03/02/2024", "05/01/2023"], 400)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(DataError, match="whether the day or the month comes first") as refused:
+        open_shards(tmp_path)
+    assert "data.source.day_first=true" in refused.value.hint
+    notes = open_shards(tmp_path, day_first=True).source.notes
+    assert any("possible codes of missing values: a (-999, " in note for note in notes)
+    assert not any("na_values" in note for note in notes)
+
+
+def test_numbered_shards_may_have_a_hash_in_their_names(tmp_path: Path) -> None:
+    write_shards(tmp_path)
+    for number, file in enumerate(sorted(tmp_path.glob("*.parquet"))):
+        file.rename(tmp_path / f"train-{number:05}-of-00003-{97 * number:016x}.parquet")
+    assert len(ShardReader(str(tmp_path)).shards) == 3
 
 
 def test_an_address_of_a_run_is_typed_again(train: Train, shards: Path) -> None:

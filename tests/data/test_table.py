@@ -94,6 +94,36 @@ def test_a_test_table_of_its_own(tmp_path: Path, data_module: Callable[..., Data
 
 
 @pytest.mark.parametrize(
+    "words", [["0.5", "1.0", "placebo"], ["007", "7.50", "both"], ["TRUE", "maybe"], ["NA", "DE"]]
+)
+def test_a_category_is_the_same_in_another_file(tmp_path: Path, words: list[str]) -> None:
+    rows = frame(60).assign(dose=np.resize(words, 60))
+    rows["kind"] = RNG.choice(["no", "yes"], 60)
+    path, other = save(rows, tmp_path), save(rows[rows["dose"] != words[-1]], tmp_path, "test.csv")
+    samples = Table(path, "kind", test_path=other).read()
+    encoder: Any = samples["train"].encoder
+    encoder.fit(samples["train"].raw, np.arange(60))
+    codes = dict(zip(rows["dose"], encoder.transform(samples["train"].raw)[:, -1].tolist(), strict=True))
+    assert len({*codes.values()}) == len(words)
+    evaluated = Table(other, "kind")
+    evaluated.fitted = encoder
+    for held_out in (samples["test"], evaluated.read()["all"]):
+        written = pd.read_csv(other, dtype=str, keep_default_na=False)["dose"]
+        expected = [codes[dose] for dose in written]
+        assert encoder.transform(held_out.raw)[:, -1].tolist() == expected
+
+
+def test_a_word_that_means_missing_in_training_means_it_in_the_test(tmp_path: Path) -> None:
+    rows, other = with_value("age", 0, "?"), frame(20)
+    rows.loc[::7, "city"] = other.loc[::7, "city"] = "?"
+    paths = save(rows, tmp_path), save(other, tmp_path, "test.csv")
+    samples = Table(paths[0], "kind", test_path=paths[1]).read()
+    for subset, table in (("train", rows), ("test", other)):
+        missing = samples[subset].raw["city"].isna()
+        assert missing.tolist() == (table["city"] == "?").tolist()
+
+
+@pytest.mark.parametrize(
     ("table", "options", "message", "hint"),
     [
         (frame(), {"target": "kindd"}, "has no column 'kindd'; did you mean 'kind'?", "columns: age, height"),
@@ -162,7 +192,9 @@ def test_the_form_of_a_csv_file_is_found_and_said(tmp_path: Path) -> None:
     assert not any("separator" in note for note in plain.notes)
 
 
-@pytest.mark.parametrize("wrong", [{"task": "ranking"}, {"task": "reconstruction"}])
+@pytest.mark.parametrize(
+    "wrong", [{"task": "ranking"}, {"task": "reconstruction"}, {"skip_rows": -1}, {"max_categories": -2}]
+)
 def test_arguments_out_of_range(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):
         Table("somewhere.csv", "y", **wrong)

@@ -157,8 +157,8 @@ def test_what_is_cut_off_is_counted_and_said() -> None:
     assert any("max_length=3: 3 texts (75.0 %) are longer" in note for note in encoder.notes)
     learned = TextEncoder.from_plain(encoder.as_plain(), encoder.tokenizer)
     [told] = learned.unknown(FRAME)
-    assert told.startswith("4 of 4 rows are unlike the training rows, first row 0 (rows count from 0): ")
-    assert told.endswith("'text' has 3 tokens or more, and is cut off there")
+    assert told.startswith("3 of 4 rows are unlike the training rows, first row 1 (rows count from 0): ")
+    assert told.endswith("'text' has more than 3 tokens, and is cut off there")
 
 
 def test_what_is_kept_gives_the_same_ids_and_remembers_no_lengths() -> None:
@@ -319,6 +319,7 @@ def test_what_is_left_out_is_said(folder: Path) -> None:
     ("options", "message"),
     [
         ({"context_length": 0}, "context_length=0: expected a number >= 1"),
+        ({"val": -0.1}, r"val=-0.1: expected a number in \[0, 1\)"),
         ({"vocab_size": 500}, "vocab_size=500 is for byte pairs, but the tokens are bytes"),
         ({"tokens": "bpe", "vocab_size": 10}, "vocab_size=10: expected 258"),
     ],
@@ -338,6 +339,7 @@ def test_options_that_mean_nothing(options: dict[str, Any], message: str) -> Non
         ("text " * 999, {"split_by": "files"}, "1 file are too few"),
         ("text " * 999, {"split_by": "folders"}, "expected files in the folders train, val and test"),
         ("text", {"pattern": "*.md"}, "no such file in"),
+        ("text", {"pattern": "/texts/*.md"}, "Non-relative patterns are unsupported"),
     ],
 )
 def test_texts_that_cannot_be_used(tmp_path: Path, text: str, options: dict[str, Any], message: str) -> None:

@@ -204,7 +204,7 @@ def test_a_run_needs_nothing_but_its_directory(train: Train, bert: Path, table: 
     with torch.no_grad():
         chance = run.module.eval()(run.datamodule.splits.data["test"].inputs[rows]).sigmoid()
         expected = torch.cat([1 - chance, chance], 1)
-    with pytest.warns(UserWarning, match="has 24 tokens or more"):
+    with pytest.warns(UserWarning, match="has more than 24 tokens"):
         found = predictor(pd.DataFrame({"words": written.iloc[rows]})).probabilities
     np.testing.assert_allclose(found, expected, atol=1e-6)
     with unchanged_process():

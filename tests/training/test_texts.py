@@ -116,7 +116,7 @@ def test_texts_that_cannot_be_predicted_are_rows_with_an_error(text_run: Trained
     warned = frame["warning"].tolist()
     assert "not all text in UTF-8" in warned[3]
     assert "most words of 'words' are unknown" in warned[4]
-    assert "24 tokens or more" in warned[5]
+    assert "more than 24 tokens" in warned[5]
     predictor = assay.load(text_run.run_dir)
     with pytest.raises(DataError, match="'words' has no text"):
         predictor("  ")

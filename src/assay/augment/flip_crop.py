@@ -76,15 +76,12 @@ class FlipCrop(nn.Module):
             raise ValueError(
                 f"augment=flip_crop takes images [B,C,H,W], got {shape}; use augment=none"
             )
-        share = round(self.padding * min(inputs.shape[2:]))
-        if self.padding >= 1:
-            padding = int(self.padding)
-        else:
-            padding = share
+        padding = int(self.padding)
+        if self.padding < 1:
+            padding = round(self.padding * min(inputs.shape[2:]))
+        flipped = None
         if self.alternate:
             flipped = self._alternate(inputs)
-        else:
-            flipped = None
         pixels = self._draw(inputs, padding, flipped)
         if targets.shape == (len(inputs), *inputs.shape[2:]):
             targets = _gather_planes(targets[:, None], pixels, padding, IGNORED)[:, 0]
@@ -98,7 +95,7 @@ class FlipCrop(nn.Module):
         number = row.flatten(1).sum(1, dtype=torch.int64) * _MULTIPLIER
         return ((number >> 31) + self._epoch)[:, None] % 2 == 1
 
-    def _draw(self, inputs: Tensor, padding: int, flipped: Tensor | None = None) -> Tensor:
+    def _draw(self, inputs: Tensor, padding: int, flipped: Tensor | None) -> Tensor:
         """Draw the index of each output pixel `[B, H, W]` in its padded, flattened image."""
         batch, _, height, width = inputs.shape
         device = inputs.device

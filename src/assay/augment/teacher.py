@@ -95,5 +95,4 @@ def _make_rescaling(source: Scale, target: Scale) -> tuple[Tensor, Tensor] | Non
         for values, neutral in zip((*source, *target), (0.0, 1.0, 0.0, 1.0), strict=True)
     )
     std = std.where(std != 0, 1.0)
-    other_std = other_std.where(other_std != 0, 1.0)
     return (std / other_std).float(), ((mean - other_mean) / other_std).float()

@@ -105,10 +105,8 @@ class Arrays(Source):
             if subset != "train":
                 prefix = f"{subset}_"
             inputs = self._load(f"{prefix}inputs", inputs_name)
-            none = torch.zeros(len(inputs), 0, dtype=torch.int64)
-            if targets_name is None:
-                targets = none
-            else:
+            targets = torch.zeros(len(inputs), 0, dtype=torch.int64)
+            if targets_name is not None:
                 targets = self._load(f"{prefix}targets", targets_name)
             raw[subset] = inputs, targets
         self.task = self._asked
@@ -119,10 +117,9 @@ class Arrays(Source):
         task = task_of(self.task)
         subsets = {}
         for subset, (inputs, targets) in raw.items():
+            values = {}
             if subset == "train":
                 values = self._split_values()
-            else:
-                values = {}
             subsets[subset] = Samples(
                 self.in_layout(inputs), task.as_targets(targets), split_values=values
             )
@@ -148,10 +145,9 @@ class Arrays(Source):
         return as_tensor(self._read(key, name), f"{key}={name}")
 
     def _read(self, key: str, name: str) -> NDArray[Any]:
-        if self._root.is_dir():
-            path = self._root / f"{name}.npy"
-        else:
-            path = self._root
+        path = self._root
+        if path.is_dir():
+            path /= f"{name}.npy"
         try:
             return read_array(self._root, name)
         except NoArrayError as error:

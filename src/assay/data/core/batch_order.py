@@ -84,10 +84,8 @@ class BatchOrder:
     def __len__(self) -> int:
         step = self.batch_size * self.world_size
         if self.drop_last:
-            filled = self.num_samples
-        else:
-            filled = self.num_samples + step - 1
-        return filled // step
+            return self.num_samples // step
+        return (self.num_samples + step - 1) // step
 
     def counts(self, batch: int) -> bool:
         """Whether a batch of this rank is of its share, and no stand-in."""
@@ -131,10 +129,8 @@ class BatchOrder:
     def _cut(self, rows: Tensor) -> Sequence[Tensor]:
         """The rows of one rank in batches; evened out, so that no rank has a batch less than another."""
         if self.world_size == 1 or self.drop_last:
-            chunks: Sequence[Tensor] = rows.split(self.batch_size)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        else:
-            chunks = rows.tensor_split(len(self))
-        return chunks
+            return rows.split(self.batch_size)  # type: ignore[no-any-return, no-untyped-call]  # torch leaves it untyped
+        return rows.tensor_split(len(self))
 
     def _group_by_length(self, order: Tensor, lengths: Tensor, epoch: int) -> Tensor:
         """The order with samples of similar lengths in the batch of all ranks, as `batches` cuts it.

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 from weakref import WeakSet
@@ -22,6 +21,7 @@ from assay.data.core.loaders import (
     compute_features,
     input_statistics,
     keep_codes,
+    parts_of,
     preview,
     target_statistics,
 )
@@ -57,7 +57,7 @@ from assay.errors import DataError
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import Tensor
 
@@ -155,18 +155,16 @@ class DataModule(L.LightningDataModule):
         super().__init__()
         self.source = with_defaults(source)
         self.split = Split(**split)
-        sizes = {
-            "batch_size": batch_size,
-            "eval_batch_size": eval_batch_size,
-            "num_workers": num_workers,
-        }
-        if global_batch_size is not None:
-            sizes |= {"global_batch_size": global_batch_size}
-        divided = {
-            f"split.{field.name}": getattr(self.split, field.name) for field in fields(self.split)
-        }
         check_limits(
-            {**sizes, **divided, "thin_classes": thin_classes, "prefetch_factor": prefetch_factor}
+            {
+                "batch_size": batch_size,
+                "eval_batch_size": eval_batch_size,
+                "global_batch_size": global_batch_size,
+                "num_workers": num_workers,
+                "prefetch_factor": prefetch_factor,
+                "thin_classes": thin_classes,
+                **{f"split.{name}": value for name, value in vars(self.split).items()},
+            }
         )
         self.balance = balance
         if global_batch_size is not None and drop_last is not True:
@@ -254,10 +252,13 @@ class DataModule(L.LightningDataModule):
             scale, self._scale_notes = pretrained_scale(
                 self._pretrained, self._normalize, first, typed
             )
-            evaluated = self.subset("train", "eval")
-            seed = self.split.seed
             mean, std = input_statistics(
-                evaluated, first, scale or typed, seed, self._num_workers, one_hot=one_hot
+                self.subset("train", "eval"),
+                first,
+                scale or typed,
+                self.split.seed,
+                self._num_workers,
+                one_hot=one_hot,
             )
             if cardinalities:
                 mean, std = keep_codes(mean, std, first.shape[1], len(cardinalities))
@@ -318,10 +319,7 @@ class DataModule(L.LightningDataModule):
     def subset(self, name: str, chain: str = "") -> Subset:
         """Samples as the source gives them, encoded, and neither transformed yet nor normalised."""
         rows = torch.as_tensor(self.splits.rows[name])
-        if chain:
-            transforms = self._transforms[chain]
-        else:
-            transforms = Transforms()
+        transforms = self._transforms.get(chain, Transforms())
         transforms = Transforms(
             transforms.transforms, transforms.keys, masks=self.splits.task.has_masks
         )
@@ -368,15 +366,11 @@ class DataModule(L.LightningDataModule):
         return choose_batch_size(self.splits.num_train, self.splits.task)
 
     def _world_size(self) -> int:
-        if self.trainer:
-            return self.trainer.world_size
-        return 1
+        return getattr(self.trainer, "world_size", 1)
 
     def _processes(self) -> int:
         # of this machine
-        if self.trainer:
-            return self.trainer.num_devices
-        return 1
+        return getattr(self.trainer, "num_devices", 1)
 
     def _drops_last(self) -> bool:
         return should_drop_last(
@@ -431,10 +425,7 @@ class DataModule(L.LightningDataModule):
         return loader
 
     def _order(self, num_samples: int, *, train: bool, **others: Any) -> BatchOrder:
-        if self.trainer:
-            module = self.trainer.lightning_module
-        else:
-            module = None
+        module = getattr(self.trainer, "lightning_module", None)
         return BatchOrder(
             num_samples=num_samples,
             batch_size=self.batch_size if train else self.eval_batch_size,
@@ -443,7 +434,7 @@ class DataModule(L.LightningDataModule):
             drop_last=train and self._drops_last(),
             even=train,
             stand_ins=not train and getattr(module, "skips_stand_ins", False),
-            rank=self.trainer.global_rank if self.trainer else 0,
+            rank=getattr(self.trainer, "global_rank", 0),
             world_size=self._world_size(),
             **others,
         )
@@ -470,7 +461,7 @@ class DataModule(L.LightningDataModule):
     def _find_features(self, name: str, chain: str) -> Subset:
         """What the head of a frozen network sees of images, computed once; else the images."""
         subset = self.ready_subset(name, chain)
-        module: Any = self.trainer and self.trainer.lightning_module
+        module: Any = getattr(self.trainer, "lightning_module", None)
         is_fixed = subset.transforms.deterministic and self._world_size() == 1
         if not (is_fixed and len(self.spec.input_shape) == 3) or not len(subset.rows):
             return subset
@@ -498,8 +489,6 @@ class DataModule(L.LightningDataModule):
             weights = 1 / targets.bincount()[targets].double()
         if lengths is not None:
             lengths = lengths[subset.rows]
-        else:
-            lengths = None
         order = self._order(len(subset.rows), train=train, lengths=lengths, weights=weights)
         one_by_one = not subset.transforms.deterministic and self._num_workers > 0
         if subset.data.in_memory and not one_by_one:
@@ -536,16 +525,13 @@ class DataModule(L.LightningDataModule):
     @property
     def dtype(self) -> torch.dtype:
         """Floating type of the inputs that the model gets."""
-        if self.trainer:
-            return input_dtype(str(self.trainer.precision))
-        return torch.float32
+        return input_dtype(str(getattr(self.trainer, "precision", "")))
 
     def prepare_batch(self, inputs: Tensor, targets: Tensor, dtype: torch.dtype) -> Pair:
         """A batch as the module gets it."""
+        exact = dtype
         if self.spec.target_mean:
             exact = torch.promote_types(dtype, torch.float32)
-        else:
-            exact = dtype
         if inputs.ndim != 2 or len(self.spec.input_shape) != 3:  # else features of images
             inputs = self.normalize(inputs, dtype)
         return inputs, task_of(self.spec.task).batch_targets(targets, exact)
@@ -555,8 +541,5 @@ class DataModule(L.LightningDataModule):
         del dataloader_idx
         if isinstance(batch, Prepared):
             return batch.inputs, batch.targets
-        if isinstance(batch, Mapping):
-            inputs, targets, *_ = batch.values()
-        else:
-            inputs, targets, *_ = batch
+        inputs, targets, *_ = parts_of(batch)
         return self.prepare_batch(inputs, targets, self.dtype)

@@ -202,10 +202,7 @@ class KeyedDataset(Dataset[Any]):
             sample = self._samples[row]
             if not self._transforms:
                 return sample
-            if isinstance(sample, dict):
-                inputs, targets, *extra = sample.values()
-            else:
-                inputs, targets, *extra = sample
+            inputs, targets, *extra = parts_of(sample)
             pair = (*self._transforms.pair(inputs, targets, draw), *extra)
             if isinstance(sample, dict):
                 return dict(zip(sample, pair, strict=True))
@@ -315,14 +312,18 @@ def _read_inputs(
         yield inputs
 
 
+def parts_of(sample: Any) -> Sequence[Any]:
+    """Input, target and what else a sample or a batch has: a tuple, or a mapping's values in order."""
+    if isinstance(sample, dict):
+        return [*sample.values()]
+    return sample  # type: ignore[no-any-return]  # a tuple or a list
+
+
 def input_of(sample: Any) -> Tensor:
     """The input of a sample."""
     if isinstance(sample, DataError):
         raise sample
-    if isinstance(sample, dict):
-        inputs = next(iter(sample.values()))
-    else:
-        inputs = sample[0]
+    inputs = parts_of(sample)[0]
     if not isinstance(inputs, torch.Tensor):
         raise DataError(
             f"data: expected a sample's input to be a tensor, got {type(inputs).__name__}",

@@ -42,10 +42,7 @@ class TargetScale:
         return torch.addcmul(mean, outputs, std)
 
     def _statistics(self, like: Tensor) -> Pair:
-        if like.dtype == torch.float64:
-            dtype = torch.float64
-        else:
-            dtype = torch.float32
+        dtype = torch.promote_types(like.dtype, torch.float32)
         key = (like.device, dtype, like.ndim)
         if key not in self._ready:
             self._ready[key] = _place(self._mean, like, dtype), _place(self._std, like, dtype)
@@ -63,11 +60,9 @@ def target_scale(spec: Mapping[str, Any]) -> TargetScale:
     """That of a run; one that changes nothing where the loss itself does what there is to do."""
     if "task" in spec:
         task = task_of(spec["task"])
-    else:
-        task = None
-    if task is None or not (task.has_real_targets or task.reconstructs):
-        return TargetScale()
-    return TargetScale(spec.get("target_mean") or (), spec.get("target_std") or ())
+        if task.has_real_targets or task.reconstructs:
+            return TargetScale(spec.get("target_mean") or (), spec.get("target_std") or ())
+    return TargetScale()
 
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -114,7 +109,7 @@ class Normalize:
         one_hot: Sequence[int] = (),
     ) -> None:
         self.mean = tuple(mean)
-        self.std = tuple(std)
+        self.std = tuple(value or 1.0 for value in std)
         self._one_hot = tuple(one_hot)
         self._ready: dict[tuple[torch.device, torch.dtype, int, bool], Pair] = {}
 
@@ -130,10 +125,9 @@ class Normalize:
                 return inputs.to(dtype).div_(255)
             return inputs.to(dtype)
         # Floats are scaled as such: of 1.7e9 and more 32 bits keep no units, of 300 and more 16 bits.
+        exact = dtype
         if inputs.is_floating_point():
             exact = torch.promote_types(inputs.dtype, dtype)
-        else:
-            exact = dtype
         shift, scale = self._statistics(inputs, exact, is_byte)
         # One multiply-add instead of a division by 255, a subtraction and a division.
         return torch.addcmul(shift, inputs.to(exact), scale).to(dtype)
@@ -142,14 +136,13 @@ class Normalize:
         """What was normalised in the unit from before; bytes as floats from 0 to 1."""
         if not self.mean:
             return inputs
-        std = _place(self.std, inputs, torch.float32)
-        return inputs * torch.where(std == 0, 1, std) + _place(self.mean, inputs, torch.float32)
+        mean, std = (_place(values, inputs, torch.float32) for values in (self.mean, self.std))
+        return inputs * std + mean
 
     def _statistics(self, like: Tensor, dtype: torch.dtype, is_byte: bool) -> Pair:
         key = (like.device, dtype, like.ndim, is_byte)
         if key not in self._ready:
             std = np.array(self.std)
-            std[std == 0] = 1
             if is_byte:
                 scale = 1 / (std * 255)
             else:

@@ -50,24 +50,19 @@ def check_limits(values: Mapping[str, Any]) -> None:
         _refuse(", ".join(columns), several, f"{columns[1]}=null, or {columns[0]}=null")
     folds = values.get("split.folds")
     val = values.get("split.val") or 0
+    test = values.get("split.test") or 0
+    tested = f"data.split.test={test}"
+    smaller = "data.split.val=0.1 data.split.test=0.1"
     if folds:
         test = 1 / folds
-    else:
-        test = values.get("split.test") or 0
+        tested = f"one of {folds} folds"
+        smaller = "data.split.val=0.1"
     _check_folds(folds, values.get("split.fold"))
     if folds and columns and columns != ["data.split.group"]:
         hint = f"{columns[0]}=null, or data.split.folds=null fold=null"
         _refuse(columns[0], "folds cannot be divided by this", hint)
     if val + test >= 1:
-        if folds:
-            tested = f"one of {folds} folds"
-        else:
-            tested = f"data.split.test={test}"
-        _refuse(
-            "data.split.val",
-            f"{val} and {tested} leave nothing to train on",
-            "data.split.val=0.1",
-        )
+        _refuse("data.split.val", f"{val} and {tested} leave nothing to train on", smaller)
 
 
 def _check_temporary_folder() -> None:

@@ -103,8 +103,9 @@ class Placement:
         is_prepared = self._is_prepared
         lengths = self._samples.lengths
         for here, chosen in zip(rows, there, strict=True):
-            width = None if lengths is None else padded_length(int(lengths[here].max()))
-            cut = inputs if width is None else inputs[:, :width]
+            cut = inputs
+            if lengths is not None:
+                cut = inputs[:, : padded_length(int(lengths[here].max()))]
             if is_there:
                 taken = take_rows(cut, chosen)
             else:

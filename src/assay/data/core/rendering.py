@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms.v2.functional import to_pil_image  # type: ignore[import-untyped]  # it ships no types
 
-from assay.data.core.loaders import KeyedDataset, input_of
+from assay.data.core.loaders import KeyedDataset, input_of, parts_of
 from assay.data.core.transforms import stack
 from assay.quoting import to_utf8
 from assay.task.predictions import encode_png
@@ -89,11 +89,9 @@ def show(
     targets = [_target_of(sample) for sample in samples]
     if raw is None:
         images = _pictures(inputs)
-    else:
-        images = [None] * len(inputs)
-    if raw is None:
         rows = [_row(one, columns) for one in inputs]
     else:
+        images = [None] * len(inputs)
         rows = _rows(raw.iloc[list(positions)])
     return [RenderedSample(*one) for one in zip(images, rows, targets, strict=True)]
 
@@ -109,10 +107,7 @@ def _read(subset: Subset, positions: Sequence[int], seed: int) -> list[Any]:
 
 
 def _target_of(sample: Any) -> NDArray[Any] | None:
-    if isinstance(sample, dict):
-        target = [*sample.values()][1]
-    else:
-        target = sample[1]
+    target = parts_of(sample)[1]
     if isinstance(target, Tensor):
         return target.numpy()
     return None
@@ -185,11 +180,9 @@ def _row(inputs: Tensor, columns: Strings) -> dict[str, Any] | None:
     if inputs.ndim != 1 or not 0 < len(inputs) <= _MOST_COLUMNS:
         return None
     names = columns if len(columns) == len(inputs) else map(str, range(len(inputs)))
-    short = inputs.dtype == torch.float32  # 13.44, not 13.4399995803833
-    if short:
+    values = inputs.tolist()
+    if inputs.dtype == torch.float32:  # 13.44, not 13.4399995803833
         values = [float(str(value)) for value in inputs.numpy()]
-    else:
-        values = inputs.tolist()
     return dict(zip(names, values, strict=True))
 
 

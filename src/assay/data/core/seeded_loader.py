@@ -110,10 +110,8 @@ class SeededLoader:
         self._cycled = cycled
         self.note = ""
         """What to tell the user before training."""
-        if trainer:
-            self._rank, self._world = (trainer.global_rank, trainer.world_size)
-        else:
-            self._rank, self._world = (0, 1)
+        self._rank: int = getattr(trainer, "global_rank", 0)
+        self._world: int = getattr(trainer, "world_size", 1)
         self._overfit = getattr(trainer, "overfit_batches", 0) > 0
         self._by_index = _is_stock(loader) and not isinstance(loader.dataset, IterableDataset)
         self._generators = _generators(loader)
@@ -144,8 +142,7 @@ class SeededLoader:
         if not self._by_index or self._world == 1 or self._is_distributed():
             return len(self.loader)
         share = -(-len(self._elements()) // self._world)
-        stock = type(self.loader.batch_sampler) is BatchSampler
-        if stock:
+        if type(self.loader.batch_sampler) is BatchSampler:
             return len(_cut(range(share), self.loader.batch_sampler))
         return share
 
@@ -177,11 +174,7 @@ class SeededLoader:
     def _seed_hooks(self, key: tuple[int, ...]) -> None:
         """Of what a datamodule may draw while a batch is moved to the device, before the step is seeded."""
         seed_generators(key)
-        if self._trainer:
-            device = self._trainer.strategy.root_device
-        else:
-            device = torch.device("cpu")
-        if device.type != "cpu":
+        if self._trainer and (device := self._trainer.strategy.root_device).type != "cpu":
             torch.get_device_module(device).manual_seed(mix(*key))
 
     def _position(self) -> tuple[int, int, int]:

@@ -219,8 +219,7 @@ def _file(folder: Path, name: str) -> Path:
 
 def cache_folder() -> Path:
     """Where indices and decoded images are kept: `ASSAY_CACHE`, or in the user's folder for caches."""
-    named = os.environ.get("ASSAY_CACHE")
-    if named:
+    if named := os.environ.get("ASSAY_CACHE"):
         return Path(named).expanduser().absolute()
     return user_cache_path("assay")
 

@@ -69,11 +69,9 @@ def info_of(source: object) -> SourceInfo:
 def are_vectors(source: dict[str, Any]) -> bool:
     """Whether arrays hold numbers by sample and feature, or series by channel; bytes may be images."""
     is_arrays = info_of(str(source.get("_target_"))).raw_input == "arrays"
-    if is_arrays:
-        header = _header_of(source, "inputs")
-    else:
-        header = None
-    if header is None or source.get("layout") is not None:
+    if not is_arrays or source.get("layout") is not None:
+        return False
+    if (header := _header_of(source, "inputs")) is None:
         return False
     shape, dtype = header
     return len(shape) == 2 or (len(shape) == 3 and dtype.kind == "f")

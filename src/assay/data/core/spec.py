@@ -163,11 +163,9 @@ class StaticSpec(msgspec.Struct, forbid_unknown_fields=True, dict=True):
         elif self._size is None and not kind.learns_from_inputs:
             raise ValueError(f"expected {kind.size_key} beside num_samples")
         self._targets()  # which refuses names that do not fit
-        names = self.class_names or tuple(str(label) for label in range(self._size or 0))
+        self.class_names = self.class_names or tuple(map(str, range(self._size or 0)))
         if kind.has_real_targets:
             self.class_names = ()
-        else:
-            self.class_names = names
 
     @property
     def _size(self) -> int | None:

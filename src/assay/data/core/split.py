@@ -149,12 +149,10 @@ class Split:
         if subset == "test":
             return self.test
         if self.folds:
-            tested = 1 / self.folds
-        else:
-            tested = self.test
-        if "test" in given and not self.folds:
+            return self.val / (1 - 1 / self.folds)
+        if "test" in given:
             return self.val
-        return self.val / (1 - tested)
+        return self.val / (1 - self.test)
 
 
 def divide(
@@ -281,7 +279,7 @@ def _find_groups(whole: Samples, given: Subsets, name: str) -> Rows:
     key = "data.split.group"
     values = values_of(whole, key, name)
     for subset, data in given.items():
-        if name not in data.split_values and (data.encoder is not None or not data.names):
+        if name in whole.split_values and name not in data.split_values:
             continue
         if shared := sorted(set(map(str, values)) & set(map(str, values_of(data, key, name)))):
             raise DataError(
@@ -293,11 +291,9 @@ def _find_groups(whole: Samples, given: Subsets, name: str) -> Rows:
 
 
 def _format_time(time: Any) -> str:
-    if isinstance(time, pd.Timestamp):
-        return time.isoformat(sep=" ").removesuffix(" 00:00:00")
     if isinstance(time, float):
         return f"{time:g}"
-    return str(time)
+    return str(time).removesuffix(" 00:00:00")
 
 
 def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | None) -> Cut:
@@ -307,14 +303,12 @@ def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | No
     number = split.fold or 0
     classes = _classes(indices, labels)
     divisible, smallest = _divisible(classes)
-    if groups is None:
-        units = len(divisible)
-    else:
+    units = len(divisible)
+    what = "samples"
+    if groups is not None:
         units = len(np.unique(groups[indices]))
-    if units < folds:
         what = "groups"
-        if groups is None:
-            what = "samples"
+    if units < folds:
         raise DataError(
             f"{key}: expected at most the number of {what} that can be divided, {units:,}",
             hint="lower data.split.folds",
@@ -331,10 +325,9 @@ def cut_fold(indices: Rows, split: Split, labels: Rows | None, groups: Rows | No
     elif smallest < folds:
         fold = _order_by_class(classes, divisible, split.seed)[number::folds]
     else:
+        splitter = StratifiedKFold
         if labels is None or labels.ndim > 1:
             splitter = KFold
-        else:
-            splitter = StratifiedKFold
         cuts = list(splitter(**seeded).split(divisible, classes[divisible]))
         fold = divisible[cuts[number][1]]
     remaining, taken = _keep_classes(indices, fold, labels, groups)
@@ -355,10 +348,7 @@ def _classes(indices: Rows, labels: Rows | None) -> Rows:
 
 def _divisible(classes: Rows) -> tuple[Rows, int]:
     """The places of samples whose class has another one, and the size of the smallest such class."""
-    if len(classes):
-        sizes = np.bincount(classes)[classes]
-    else:
-        sizes = classes
+    sizes = np.bincount(classes)[classes]
     divisible = np.flatnonzero(sizes > 1)
     return divisible, int(sizes[divisible].min(initial=len(classes)))
 
@@ -381,9 +371,8 @@ def _keep_classes(indices: Rows, places: Rows, labels: Rows | None, groups: Rows
         return remaining, taken
     rows, classes = _members(labels, taken)
     names, first = np.unique(classes, return_index=True)
-    if groups is None:
-        owners = np.arange(len(labels))
-    else:
+    owners: Rows = np.arange(len(labels))
+    if groups is not None:
         owners = groups
     lacking = ~np.isin(names, _members(labels, remaining)[1])
     is_back = np.isin(owners[taken], owners[rows[first[lacking]]])

@@ -156,10 +156,9 @@ class Splits:
 
     def note_lacking(self, subset: str) -> list[str]:
         """Name the classes or labels without a sample in a subset."""
+        lacking = []
         if len(self.rows[subset]):
             lacking = self.task.lacking(self.targets(subset), self.class_names)
-        else:
-            lacking = []
         names = f"{self.task.unit[0]} {join_first(lacking)}"
         if lacking:
             return [f"data: {describe_subset(subset)} has no {names}: {LEFT_OUT}"]
@@ -350,12 +349,8 @@ def _check_stream(stream: TrainStream | None, split: Split, thin_classes: float 
 def _task_of(source: Source, trained: FittedPreprocessing | None) -> Task:
     """The source's own; of classes for a trained model the model's, which may know more of them."""
     task = task_of(source.task)
-    if trained is None:
-        known = task
-    else:
-        known = task_of(trained.spec.task)
-    if task.by_class and known.by_class:
-        return known
+    if trained is not None and task.by_class and task_of(trained.spec.task).by_class:
+        return task_of(trained.spec.task)
     return task
 
 
@@ -381,10 +376,9 @@ def _encode(subsets: Mapping[str, Samples], train: Rows | None) -> dict[str, Sam
         inputs = encoder.transform(data.raw)
         vocab_size = encoder.vocab_size
         # 0 is padding
+        lengths = None
         if vocab_size:
             lengths = (inputs != 0).sum(1)
-        else:
-            lengths = None
         encoded[subset] = replace(
             data,
             inputs=inputs,

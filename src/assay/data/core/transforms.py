@@ -125,10 +125,9 @@ class Transforms:
             except (KeyError, RuntimeError, TypeError, ValueError) as error:
                 if user_frame(error):
                     raise  # of a custom transform, whose file and line are told
+                first = inputs
                 if isinstance(inputs, tuple):
                     first = inputs[0]
-                else:
-                    first = inputs
                 shape = tuple(getattr(first, "shape", ()))
                 raise DataError(
                     f"{key}: {type(transform).__name__} cannot take an input of shape {shape}: {error}",

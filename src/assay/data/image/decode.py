@@ -108,9 +108,7 @@ def verify(content: bytes) -> tuple[int, int]:
 def size_of(path: str) -> tuple[int, int] | None:
     """Height and width of the upright image, from its header; None where it cannot be read."""
     header = read_header(path)
-    if header is None:
-        return None
-    return header[0]
+    return header and header[0]
 
 
 def read_header(path: str) -> tuple[tuple[int, int], bool] | None:
@@ -133,10 +131,8 @@ def largest_value(content: bytes | str) -> int:
     """The largest value of an image of 16 bits; 0 of others, and of those that cannot be read."""
     source = io.BytesIO(content) if isinstance(content, bytes) else content
     with suppress(ValueError), _open_image(source) as image:
-        values = _wide_values(image)
-        if values is None:
-            return 0
-        return int(values.max())
+        if (values := _wide_values(image)) is not None:
+            return int(values.max())
     return 0
 
 

@@ -138,10 +138,10 @@ class ImageTable(ImageSource):
         self._split_hints: Mapping[str, str] = {}
         if not self.split_columns:
             self._split_hints = tables[0].split_hints
-        self._split_values = {
-            name: pd.concat([table.split_values[name] for table in tables])
-            for name in tables[0].split_values
-        }
+        self._split_names = {subset: [*table.split_values] for subset, table in subsets.items()}
+        self._split_values = pd.concat(
+            [pd.DataFrame(table.split_values, index=table.inputs.index) for table in tables]
+        )
         self._unusable = []
         rows = count()
         return {
@@ -192,7 +192,7 @@ class ImageTable(ImageSource):
     @override
     def _subset(self, subset: str, files: Sequence[ImageFile], *read: Any) -> Samples:
         rows = [file.label for file in files]
-        values = {name: column.iloc[rows] for name, column in self._split_values.items()}
+        values = {name: self._split_values[name].iloc[rows] for name in self._split_names[subset]}
         samples = super()._subset(subset, files, *read)
         return replace(samples, split_values=values, split_hints=self._split_hints)
 

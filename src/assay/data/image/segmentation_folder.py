@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -40,14 +41,11 @@ _FORMATS = ("PNG", "BMP", "DIB", "PPM", "TIFF", "GIF")
 _COLOURED = "it has colours"
 _MOST_CLASSES = 20
 """That a message names."""
+_LOOKED_AT = 10
+"""Images, some of which have a mask, and endings of its name."""
 
 
-def read_mask(path: str, size: Size | None = None) -> Tensor:
-    """The values of a mask's pixels."""
-    return read_as("a mask", path, lambda content: decode_mask(content, size))
-
-
-def decode_mask(content: bytes, size: Size | None = None, colours: Colours = ()) -> Tensor:
+def decode_mask(content: bytes, colours: Colours = ()) -> Tensor:
     """The values of a mask's pixels, or which of the colours they have."""
     try:
         with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:
@@ -61,7 +59,7 @@ def decode_mask(content: bytes, size: Size | None = None, colours: Colours = ())
             if content.startswith(b"\xff\xd8")
             else f"it is not a PNG file: {error}"
         ) from error
-    return _scale(torch.from_numpy(np.array(values)), size)
+    return torch.from_numpy(np.array(values))
 
 
 def _scale(mask: Tensor, size: Size | None) -> Tensor:
@@ -150,12 +148,14 @@ def find_classes(
 def _find_ending(images: Sequence[str], masks: Sequence[str]) -> str:
     """What masks have at the end of their names and their images lack, such as `_mask`; mostly nothing."""
     known = set(masks)
-    endings = {
-        "",
-        *(mask.removeprefix(images[0]) for mask in masks if mask.startswith(images[0])),
-    }
-    counts = {ending: sum(stem + ending in known for stem in images) for ending in endings}
-    return max(sorted(counts), key=counts.__getitem__)
+    endings = Counter(
+        mask.removeprefix(image)
+        for image in images[:_LOOKED_AT]
+        for mask in masks
+        if mask.startswith(image)
+    )
+    likely = sorted(["", *(ending for ending, _ in endings.most_common(_LOOKED_AT))])
+    return max(likely, key=lambda ending: sum(stem + ending in known for stem in images))
 
 
 @final
@@ -217,9 +217,10 @@ class SegmentationFolder(ImageSource):
             if len({*self._colours}) < len(self._colours):
                 raise ValueError(f"values={values}: expected different colours")
             numbers = list(range(len(self._colours)))
-        used = [*(numbers or ()), *([] if ignore_value is None else [ignore_value])]
+        given = numbers or []
+        used = [*given, *([] if ignore_value is None else [ignore_value])]
         is_outside = any(not 0 <= value < NUM_VALUES for value in used)
-        if is_outside or len({*(numbers or ())}) < len(numbers or ()):
+        if is_outside or len({*given}) < len(given):
             raise ValueError(f"values={used}: expected different ones from 0 to 255")
         if class_names is not None and not len(set(class_names)) == len(numbers or class_names):
             raise ValueError(
@@ -387,7 +388,7 @@ class SegmentationFolder(ImageSource):
 def _decode_scaled(
     content: bytes, *, size: Size | None, scaling: Any, colours: Colours
 ) -> tuple[FileScan, Tensor]:
-    mask = decode_mask(content, colours=colours)
+    mask = decode_mask(content, colours)
     counts = np.bincount(mask.flatten().numpy())
     values = tuple((int(value), int(counts[value])) for value in np.flatnonzero(counts))
     scan = FileScan(size=(mask.shape[0], mask.shape[1]), values=values)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 IMAGE = "image"
 """The column of a tar's images."""
 _SUFFIXES = ("jpg", "jpeg", "png", "webp", "bmp", "gif", "ppm", "tif", "tiff")
-_NUMBERED = re.compile(r"(.*?)(\d{5})-of-(\d{5})(.*)")
+_NUMBERED = re.compile(r"(.*?)\d{5}-of-(\d{5})")
 _BATCH = 8192
 """Rows of a Parquet file that are decoded at a time."""
 _READ_AT_ONCE = 1 << 16
@@ -128,21 +128,21 @@ class _Folder:
             }
         kinds = sorted({PurePosixPath(name).suffix for name in found})
         if len(kinds) != 1:
+            which = f"*{', *'.join(_FORMATS)}"
             if kinds:
                 which = f"shards of one kind, got *{' and *'.join(kinds)}"
-            else:
-                which = f"*{', *'.join(_FORMATS)}"
             raise DataError(
                 f"data.source.path={self.path}: expected {which}", hint="name a folder of shards"
             )
-        for name in found:  # what is called 00000-of-00010 has nine others
-            if match := _NUMBERED.fullmatch(name):
-                before, _, count, after = match.groups()
-                others = [
-                    f"{before}{number:05}-of-{count}{after}" for number in range(int(count))
-                ]
-                if lost := [other for other in others if other not in found]:
-                    raise self.missing(lost[0], f"beside {name}", "restore it from a copy")
+        # What is called 00000-of-00010 has nine others; Hugging Face may write a hash behind each.
+        numbered = {match[0]: match for name in found if (match := _NUMBERED.match(name))}
+        for start, match in numbered.items():
+            before, count = match.groups()
+            others = [f"{before}{number:05}-of-{count}" for number in range(int(count))]
+            if lost := [other for other in others if other not in numbered]:
+                raise self.missing(
+                    f"{lost[0]}{kinds[0]}", f"beside {start}", "restore it from a copy"
+                )
         return found
 
     def missing(self, name: str, why: str, hint: str) -> DataError:
@@ -356,7 +356,9 @@ class ShardReader:
         self._places = [*counts]
         self.rows = np.array([*counts.values()], np.int64)
         self.starts = np.cumsum(self.rows) - self.rows
-        self.schema, self.is_random = self._open(0).schema, bool(self._open(0).is_random)
+        first = self._open(0)
+        self.schema = first.schema
+        self.is_random: bool = first.is_random
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": OrderedDict()}
@@ -540,10 +542,9 @@ class ShardReader:
 def find_column(reader: ShardReader, option: str, asked: str, usual: Strings) -> str:
     """The column that is asked for, or one of a usual name."""
     names = list(reader.schema.names)
+    wanted: Strings = [asked]
     if asked == "auto":
         wanted = usual
-    else:
-        wanted = [asked]
     if found := [name for name in wanted if name in names]:
         return found[0]
     raise DataError(

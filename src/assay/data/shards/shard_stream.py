@@ -66,10 +66,9 @@ class Division:
         self._seed = seed
         self._key, self._column = next(iter(columns.items()), ("", ""))
         by_group = self._key.endswith(".group")
+        self.name = ""
         if self._column:
             self.name = f"{self._key}={self._column}"
-        else:
-            self.name = ""
         if by_group:
             self.name += f", {shares}, seed {seed}"
         by_shard = {
@@ -98,10 +97,7 @@ class Division:
                 [[tally.get(code, 0) for code in range(3)] for tally in tallies]
             )
         totals = self.counts.sum(0)
-        if by_group:
-            self.cut = []
-        else:
-            self.cut = [code for code in (2, 1) if not totals[code]]
+        self.cut = [code for code in (2, 1) if not (by_group or totals[code])]
         for code in self.cut:
             number = int(totals[0] * shares[SUBSETS[code]])
             for block, some in self._spread(0, number if most is None else min(most, number)):
@@ -110,10 +106,7 @@ class Division:
 
     def _spread(self, code: int, number: float) -> list[Size]:
         """Blocks over all, and how many rows of each make up a number, in proportion to those of a subset."""
-        if number:
-            blocks = self._reader.spread(number, self.counts[:, code])
-        else:
-            blocks = []
+        blocks = self._reader.spread(number, self.counts[:, code])
         available = self.counts[blocks, code]
         ends = np.cumsum(available) * (
             min(number, int(available.sum())) / max(1, available.sum())

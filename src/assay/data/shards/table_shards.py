@@ -56,6 +56,7 @@ class TableShards(ShardSource):
         exclude: As in `Table`.
         keep: As in `Table`.
         categories: As in `Table`.
+        day_first: As in `Table`.
         task: As in `Table`.
         val: Share of the rows for validation, where shards do not say.
         test: As `val`.
@@ -79,6 +80,7 @@ class TableShards(ShardSource):
         exclude: Sequence[str] = (),
         keep: Sequence[str] = (),
         categories: Sequence[str] = (),
+        day_first: bool | None = None,
         task: str = "auto",
         val: float = 0.1,
         test: float = 0.1,
@@ -89,7 +91,10 @@ class TableShards(ShardSource):
         super().__init__(path, {"val": val, "test": test}, seed, eval_rows, window)
         if task != "auto":
             task_of(task)
-        self._options = column_options(target, features, exclude, keep, categories)
+        columns = column_options(target, features, exclude, keep, categories)
+        self._options = replace(
+            columns, streamed=True, day_first=day_first, max_categories=_MOST_CATEGORIES
+        )
         self.targets = self._options.targets
         self._asked = task
         self.file_options: dict[str, Any] = FILE_OPTIONS
@@ -97,10 +102,9 @@ class TableShards(ShardSource):
     @override
     def _choose_columns(self) -> tuple[list[str], list[str]]:
         options = self._options
-        if options.features is None:
+        names = options.features
+        if names is None:
             names = self._reader.schema.names
-        else:
-            names = options.features
         if self.fitted is not None:
             names = [column.name for column in self.fitted.columns]
         asked = {"target": self.targets, "features": names, "exclude": options.exclude}
@@ -137,9 +141,7 @@ class TableShards(ShardSource):
             self._reader.count(f"{self.task} of {self.targets}", self._check_targets)
         encoder = self.fitted
         if encoder is None:
-            options = replace(
-                self._options, max_categories=_MOST_CATEGORIES, split=self.split_columns
-            )
+            options = replace(self._options, split=self.split_columns)
             self._features = choose_features(train, options, self._path)
             self.notes += tuple(self._features.notes)
             encoder = TableEncoder(

@@ -42,11 +42,12 @@ class Category(Column):
     def learn(cls, cells: Values, max_categories: int | None, *, impute: bool) -> Self:
         """Learn from training rows."""
         places, texts = distinct_texts(cells)
-        numbers = np.bincount(places + 1, minlength=len(texts) + 1).tolist()
-        counts = dict(zip(texts, numbers[1:], strict=True))
-        gaps = numbers[0] > 0
+        absent, *numbers = np.bincount(places + 1, minlength=len(texts) + 1).tolist()
+        counts = dict(zip(texts, numbers, strict=True))
+        absent += sum(counts.pop(text) for text in texts if not text.strip())
+        gaps = absent > 0
         if gaps and impute:  # that a value is missing may say something, too
-            counts[""] = numbers[0]
+            counts[""] = absent
         names = sorted(counts, key=lambda text: (-counts[text], text))
         limit = max_categories or len(names)
         frequent = names
@@ -89,7 +90,7 @@ class Category(Column):
     @property
     def reads_texts(self) -> bool:
         """True: codes such as 01 and 02 alone would be read as numbers, which in training they were not."""
-        return not set(self.codes) <= {"True", "False"}
+        return not set(self.codes) <= {"True", "False", ""}
 
     @property
     def has_integers(self) -> bool:

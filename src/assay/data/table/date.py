@@ -242,8 +242,7 @@ def _find_formats(texts: Values, day_first: bool) -> tuple[list[str], Values]:
         left = {
             form: texts[_parse_dates(texts, form).isna()]
             for form in _FORMATS
-            if (_has_one_order(form) or _has_day_first(form) == day_first)
-            and _matches_format(texts.iloc[0], form)
+            if _fits_order(form, day_first) and _matches_format(texts.iloc[0], form)
         }
         if not left:
             break
@@ -261,9 +260,11 @@ def is_date(text: str) -> bool:
     return _DATE.fullmatch(text) is not None
 
 
-def _has_one_order(form: str) -> bool:
-    """Whether nobody takes its month for a day."""
-    return not ("%m" in form and "%d" in form) or form.startswith("%d.")
+def _fits_order(form: str, day_first: bool) -> bool:
+    """Whether a form has the day before the month or not, where one may be taken for the other."""
+    if not ("%m" in form and "%d" in form) or form.startswith("%d."):
+        return True
+    return (form.find("%d") < form.find("%m")) == day_first
 
 
 def _matches_format(text: str, form: str) -> bool:
@@ -272,10 +273,6 @@ def _matches_format(text: str, form: str) -> bool:
         return bool(datetime.strptime(text, form))
     except ValueError:
         return False
-
-
-def _has_day_first(form: str) -> bool:
-    return form.find("%d") < form.find("%m")
 
 
 def parse_dates(column: Values, form: str) -> Values:

@@ -48,7 +48,7 @@ from assay.errors import DataError
 from assay.quoting import format_override, join_first, reads_as_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from assay.data.core.types import Frame, Strings, Values
 
@@ -87,6 +87,8 @@ class ColumnOptions:
     max_categories: int | None = None
     split: Mapping[str, str] = field(default_factory=dict)
     """Columns that divide the samples, by the keys that name them."""
+    streamed: bool = False
+    """Whether the rows are those of shards, which have no `na_values` and no other source for texts."""
 
 
 @final
@@ -279,18 +281,22 @@ def _find_forms(
                 words += find_words(frame[name])
             failed[name] = error
     hints = []
-    if words:
+    if words and not asked.streamed:
         missing = _override(asked, "na_values", *dict.fromkeys(words[:_NAMED]))
         hints.append(f"{missing} where that means a missing value")
-    if not failed:
-        return [DataError("", hint=hint) for hint in hints]
-    ways = f"{_override(asked, 'exclude', *failed)} leaves {'it' if len(failed) == 1 else 'them'} out"
+    if failed:
+        hints.append(f"{_override(asked, 'exclude', *failed)} leaves {_them(failed)} out")
     if amounts:
-        them = "them"
-        if len(amounts) == 1:
-            them = "it"
-        ways += f", {_override(asked, 'keep', *amounts)} takes {them} as categories"
-    return [*failed.values(), *(DataError("", hint=hint) for hint in (*hints, ways))]
+        hints[-1] += (
+            f", {_override(asked, 'keep', *amounts)} takes {_them(amounts)} as categories"
+        )
+    return [*failed.values(), *(DataError("", hint=hint) for hint in hints)]
+
+
+def _them(columns: Collection[str]) -> str:
+    if len(columns) == 1:
+        return "it"
+    return "them"
 
 
 def _find_texts(frame: Frame, asked: ColumnOptions, chosen: Features) -> None:
@@ -349,9 +355,11 @@ def _leave_out_unfit(frame: Frame, asked: ColumnOptions, chosen: Features) -> No
         keep = ""
         if able := [name for name in left_out if not frame[name].isna().all()]:
             keep = f"; to use one: {_override(asked, 'keep', able[0])}"
-        if texts := [name for name in left_out if chosen.kinds[name][0] == "text"]:
+        texts = [name for name in left_out if chosen.kinds[name][0] == "text"]
+        if texts and not asked.streamed:
             keep += f"; to learn from texts: data=text_table {format_override('data.source.text', texts[0])}"
-        if images := [name for name in left_out if _name_images(frame[name])]:
+        images = [name for name in left_out if _name_images(frame[name])]
+        if images and not asked.streamed:
             option = format_override("data.source.image", images[0])
             keep += f"; to learn from the images that are named there: data=image_table {option}"
         chosen.notes.append(f"left out of the features: {reasons}{keep}")
@@ -409,19 +417,18 @@ def _add_notes(
         chosen.notes.append(
             f"codes that begin with 0 are taken as categories: {join_first(padded)}"
         )
-    words = {
-        name: _words_beside_numbers(column)
+    if words := {
+        name: found
         for name, column in distinct.items()
-        if is_text(column)
-    }
-    if words := {name: found for name, found in words.items() if found}:
-        found = join_first(
+        if is_text(column) and (found := _words_beside_numbers(column))
+    }:
+        examples = join_first(
             [f"{name} ({join_first([*map(repr, words[name])])})" for name in words]
         )
-        option = _override(asked, "na_values", *sorted({*chain(*words.values())}))
-        chosen.notes.append(
-            f"numbers beside words are taken as categories: {found}; where the words mean missing: {option}"
+        option = _suggest_missing(
+            asked, "where the words mean missing", {*chain(*words.values())}
         )
+        chosen.notes.append(f"numbers beside words are taken as categories: {examples}{option}")
     typed = (*asked.categories, *asked.keep)
     begun = [
         name
@@ -445,20 +452,18 @@ def _add_notes(
             f"{name} ({code}, {(frame[name].astype(str).str.removesuffix('.0') == code).sum():,} times)"
             for name, code in codes.items()
         ]
-        option = _override(asked, "na_values", *sorted({*codes.values()}))
+        option = _suggest_missing(asked, "where they mean that", {*codes.values()})
         option = re.sub(r'"(-?[\d.]+(e\+\d+)?)"', r"\1", option)  # numbers need no quotes
-        chosen.notes.append(
-            f"possible codes of missing values: {join_first(counts)}; where they mean that: {option}"
-        )
-    few = [
+        chosen.notes.append(f"possible codes of missing values: {join_first(counts)}{option}")
+    if few := [
         name
         for name in chosen.names
         if name in numeric
         and is_number(frame[name])
         and has_few(frame[name])
         and frame[name].nunique() > 2
-    ]
-    if few := [name for name in few if (frame[name].dropna() % 1 == 0).all()]:
+        and (frame[name].dropna() % 1 == 0).all()
+    ]:
         values = join_first([f"{name} ({frame[name].nunique()} values)" for name in few])
         chosen.notes.append(
             f"integers with few values are taken as numbers (and as categories, where each has "
@@ -467,9 +472,16 @@ def _add_notes(
         )
 
 
+def _suggest_missing(asked: ColumnOptions, condition: str, values: Collection[str]) -> str:
+    """The option by which some values mean missing, where there is one."""
+    if asked.streamed:
+        return ""
+    return f"; {condition}: {_override(asked, 'na_values', *sorted(values))}"
+
+
 def _words_beside_numbers(column: Values) -> list[str]:
-    """The words of a category that holds more different numbers than words."""
-    different = [str(value) for value in column.dropna().unique()]
+    """The words of a category, given its different values, that holds more numbers than words."""
+    different = column.dropna().astype(str).tolist()
     words = [text for text in different if text.isalpha()]
     numbers = sum(map(reads_as_number, different))
     if len(words) < numbers == len(different) - len(words):
@@ -485,7 +497,7 @@ def _begin_with_numbers(column: Values) -> bool:
 
 def _has_zeros(column: Values) -> bool:
     """Whether a category begins with 0 and another digit."""
-    return any(re.fullmatch(r"0\d+", str(value)) for value in column.dropna().unique())
+    return any(re.fullmatch(r"0\d+", str(value)) for value in column)
 
 
 def _check_leaks(frame: Frame, asked: ColumnOptions, chosen: Features) -> list[DataError]:

@@ -43,7 +43,7 @@ from assay.targets.objects import is_placeholder, take_from
 from assay.task.task_of import TASKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from assay.data.core.types import Frame, Options, Size, Strings, Values
     from assay.data.table.column import Column
@@ -81,17 +81,24 @@ _FAILURES = (ValueError, LookupError, OSError, EOFError, BadZipFile, zlib.error,
 csv.field_size_limit(1 << 30)
 
 
+@contextmanager
+def _open_lines(path: str | Path, options: Options) -> Iterator[Iterator[str]]:
+    """The lines of a CSV file below those that are skipped."""
+    with get_handle(
+        path, "r", encoding=options["encoding"], errors="replace", compression="infer"
+    ) as opened:
+        yield islice(opened.handle, options["skip_rows"], None)
+
+
 def _count_fields(path: str | Path, options: Options) -> Iterator[Size]:
     """The line that each record of a CSV file ends in, and how many fields it has; blank lines are none."""
     separator = options["separator"]
     spaced = separator == r"\s+"
-    with get_handle(
-        path, "r", encoding=options["encoding"], errors="replace", compression="infer"
-    ) as opened:
-        lines: Iterable[str] = islice(opened.handle, options["skip_rows"], None)
+    with _open_lines(path, options) as below:
+        lines: Iterator[str] = below
         if spaced:
             separator = " "
-            lines = (line.replace("\t", " ").strip(" \r\n") for line in lines)
+            lines = (line.replace("\t", " ").strip(" \r\n") for line in below)
         reader = csv.reader(lines, delimiter=separator, skipinitialspace=spaced)
         for fields in reader:
             if len(fields) > 1 or "".join(fields).strip():
@@ -100,25 +107,17 @@ def _count_fields(path: str | Path, options: Options) -> Iterator[Size]:
 
 def resolve_options(path: str | Path, options: Options) -> dict[str, Any]:
     r"""How to read a file: `options`, with what was found in place of `auto`."""
-    resolved = dict(options)
-    if is_csv(path) and AUTO in (resolved.get("separator"), resolved.get("decimal")):
-        encoding = resolved.get("encoding", "utf-8")
-        with get_handle(
-            path, "r", encoding=encoding, errors="replace", compression="infer"
-        ) as opened:
-            start = resolved.get("skip_rows", 0)
-            lines = [
-                line
-                for line in islice(opened.handle, start, start + _LINES)
-                if line.strip(" \r\n")
-            ]
+    resolved = {**FILE_OPTIONS, **options}
+    if is_csv(path) and AUTO in (resolved["separator"], resolved["decimal"]):
+        with _open_lines(path, resolved) as below:
+            lines = [line for line in islice(below, _LINES) if line.strip(" \r\n")]
         if resolved["separator"] == AUTO:
             resolved["separator"] = _find_separator(lines)
         if resolved["decimal"] == AUTO:
             resolved["decimal"] = _find_decimal(lines, resolved["separator"])
     return {
         **resolved,
-        **{key: default for key, default in PLAIN.items() if resolved.get(key) == AUTO},
+        **{key: default for key, default in PLAIN.items() if resolved[key] == AUTO},
     }
 
 
@@ -207,13 +206,14 @@ def read_table(
     *,
     columns: Strings | None = None,
     texts: Strings = (),
+    known: Mapping[str, Collection[str]] | None = None,
     notes: list[str] | None = None,
     **options: Any,
 ) -> Frame:
     """Read a .csv or .tsv (also compressed), .jsonl, .parquet, .feather or .xlsx file; see `FILE_OPTIONS`.
 
     Equal values have equal dtypes, whatever the file, see `settle`. Sentences on words that may stand for a
-    missing value are added to `notes`.
+    missing value are added to `notes`; those of `known` columns were learned from other rows.
     """
     key = f"data.source.{option}={path}"
     check_path(Path(path), SourcePath(option, *TABLE_FILE), f"data.source.{option}")
@@ -239,7 +239,7 @@ def read_table(
     frame = settle(raw, options["na_values"])
     if columns is None and held is None:
         _check_header(path, frame, key, options)
-    words, is_marked = _find_words(raw, frame, decimal, texts)
+    words, is_marked = _find_words(raw, frame, decimal, texts, known or {})
     if words and columns is not None:  # what a word means is told by the other columns as well
         return read_table(path, option, texts=texts, notes=notes, **options)[list(frame.columns)]
     sentences = _take_words(frame, words, is_marked, options["na_values"])
@@ -266,17 +266,14 @@ def as_names(value: Any) -> list[str]:
 def _read_kept(
     path: str, key: str, options: Options, columns: Strings | None, texts: Strings
 ) -> Frame:
-    read: Callable[..., Frame] = _read_whole
-    if is_csv(path):
-        read = _read_csv
     file = Path(path)
     size = file.stat().st_size
     try:
         frame: Frame = keep(
             file,
             repr((options, list(texts))),
-            lambda: read(path, key, options, None, texts),
-            lambda: read(path, key, options, columns, texts),
+            lambda: _read_whole(path, key, options, None, texts),
+            lambda: _read_whole(path, key, options, columns, texts),
         )
     finally:
         if file.stat().st_size != size:
@@ -292,10 +289,9 @@ def settle(frame: Frame, na_values: str | Strings | None = None) -> Frame:
     Integers that floats of 64 bits would merge become texts.
     Categories of numbers keep their dtype, as texts; lists, mappings and bytes stay objects.
     """
+    texts = []
     if na_values is not None:
         texts = ["", *(() if na_values == AUTO else na_values)]
-    else:
-        texts = []
     numbers = [float(text) for text in texts if reads_as_number(text)]
     columns: dict[Any, Values] = {}
     for name, raw in frame.items():
@@ -362,11 +358,9 @@ def _settle_objects(column: Values) -> Values:
     elif kind == "boolean":
         return _settle(values.astype("boolean").reindex(column.index))
     elif kind in ("datetime", "datetime64", "date", "timedelta", "timedelta64"):
-        convert: Any
+        convert: Any = pd.to_datetime
         if "delta" in kind:
             convert = pd.to_timedelta
-        else:
-            convert = pd.to_datetime
         with suppress(ValueError):  # of zones that differ
             return column.where(column.notna(), None).pipe(convert)
     elif kind not in ("string", "time") and (not kind.startswith("mixed") or is_nested(values)):
@@ -432,7 +426,11 @@ def parse_texts(texts: Values, decimal: str) -> Values:
 
 
 def _find_words(
-    raw: Frame, frame: Frame, decimal: str | None, texts: Strings
+    raw: Frame,
+    frame: Frame,
+    decimal: str | None,
+    texts: Strings,
+    known: Mapping[str, Collection[str]],
 ) -> tuple[dict[str, Values], set[str]]:
     """The words for missing values in each column, and the columns that hold numbers or dates beside them.
 
@@ -442,6 +440,9 @@ def _find_words(
     numeric = set[str]()
     for name, column in frame.items():
         if not is_text(column):
+            continue
+        if name in known:
+            frame[name] = column.mask(are_words(column, known[str(name)]))
             continue
         found = are_words(column, MISSING_WORDS)
         if found.any():
@@ -546,19 +547,18 @@ def _read_whole(
     key: str,
     options: Options,
     columns: Strings | None = None,
-    _: Strings = (),
+    texts: Strings = (),
 ) -> Frame:
-    """Read a file that is not a CSV."""
+    """Read a file; some `columns`, where that saves time, and `texts` as they are written."""
     name = str(path).lower()
+    if is_csv(path):
+        return _read_csv(path, key, options, columns, texts)
     if name.endswith(".xlsx"):
         return _read_excel(path, key, options)
     if is_json_lines(name):
         return pd.DataFrame(list(_json_records(Path(path), errors="strict")), dtype=object)
     data = _open_arrow(path)
-    if columns is not None:
-        names = [name for name in data.schema.names if name in columns]
-    else:
-        names = None
+    names = columns and [name for name in data.schema.names if name in columns]
     return from_arrow(data.to_table(columns=names))
 
 
@@ -577,7 +577,7 @@ def _open_arrow(path: str | Path) -> Any:
 
 
 def _read_csv(
-    path: str, key: str, options: Options, columns: Strings | None, texts: Strings
+    path: str | Path, key: str, options: Options, columns: Strings | None, texts: Strings
 ) -> Frame:
     used = None if columns is None else lambda name: str(name) in columns
     forms = {**_csv_options(path, key, options, texts), "usecols": used}
@@ -590,7 +590,7 @@ def _read_csv(
     return frame
 
 
-def _read_integers(frame: Frame, path: str, forms: Options) -> None:
+def _read_integers(frame: Frame, path: str | Path, forms: Options) -> None:
     """Codes such as 01234, and large integers beside a gap, as they are written."""
     rounded = []
     integers = []
@@ -605,10 +605,9 @@ def _read_integers(frame: Frame, path: str, forms: Options) -> None:
             integers.append(name)
         elif is_text(column) and (column == "").any():
             rounded.append(name)
+    names = rounded
     if integers and _has_leading_zeros(path, forms["sep"]):
         names = [*rounded, *integers]
-    else:
-        names = rounded
     if not names:
         return
     texts = pd.read_csv(path, **{**forms, "usecols": names, "dtype": str})
@@ -622,7 +621,7 @@ def _read_integers(frame: Frame, path: str, forms: Options) -> None:
             )
 
 
-def _has_leading_zeros(path: str, separator: str) -> bool:
+def _has_leading_zeros(path: str | Path, separator: str) -> bool:
     """Whether a field may begin with 0 and another digit."""
     # Searched in bytes with numpy: a regular expression takes as long as pandas does to read the file.
     before = np.frombuffer(f'\n" \t{separator[0]}'.encode("latin-1", "replace"), np.uint8)
@@ -640,9 +639,8 @@ def _has_leading_zeros(path: str, separator: str) -> bool:
 
 
 def _csv_options(path: str | Path, key: str, options: Options, texts: Strings) -> Any:
-    if options["na_values"] != AUTO:
-        na_values = options["na_values"]
-    else:
+    na_values = options["na_values"]
+    if na_values == AUTO:
         na_values = []
     dialect = {
         "sep": options["separator"],

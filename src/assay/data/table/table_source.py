@@ -13,8 +13,14 @@ import pandas as pd
 from assay.data.core.samples import Samples
 from assay.data.core.source import Source
 from assay.data.table.category import as_integers, blank_texts, category_texts
-from assay.data.table.column import check_columns, is_category, is_number, is_text
-from assay.data.table.column_kind import kind_of, split_hints
+from assay.data.table.column import (
+    MISSING_WORDS,
+    check_columns,
+    is_category,
+    is_number,
+    is_text,
+)
+from assay.data.table.column_kind import FORMED, kind_of, split_hints
 from assay.data.table.date import TIME, Date, find_format, parse_dates
 from assay.data.table.features import ColumnOptions, Features, choose_features
 from assay.data.table.number import Number, is_amount
@@ -37,16 +43,20 @@ from assay.data.table.table_targets import (
     find_label_separator,
     parse_targets,
 )
-from assay.errors import DataError
+from assay.errors import DataError, check_numbers
 from assay.quoting import format_override, join_first, pluralize
 from assay.task.classification import Multilabel
 from assay.task.task import describe_subset
 from assay.task.task_of import task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from assay.data.core.types import Bools, Frame, Strings, Values
+
+
+_PATH_OPTIONS = {"all": "path", "train": "path", "test": "test_path"}
+"""Of the source, each of which names the file of a subset."""
 
 
 class TableSource(Source):
@@ -72,8 +82,8 @@ class TableSource(Source):
         # a regular expression may never end
         if len(separator) != 1 and separator not in (r"\s+", AUTO):
             raise ValueError(rf"separator={separator!r}: expected one character, \s+ or auto")
-        if file_options["skip_rows"] < 0:
-            raise ValueError(f"skip_rows={file_options['skip_rows']}: expected an int >= 0")
+        check_numbers("[0, inf)", skip_rows=file_options["skip_rows"])
+        check_numbers("[1, inf)", max_categories=max_categories)
         if test_path is None:
             self._paths = {"all": path}
         else:
@@ -109,19 +119,8 @@ class TableSource(Source):
     def read(self) -> Mapping[str, Samples]:
         """The subsets given, to be encoded once the training rows are known: float32 `[N, F]`, or tokens."""
         self.notes = []
-        if self._label_separator is not None:
-            self.targets = [self._label_column]  # an earlier reading has put labels in its place
         encoder = self.fitted or self.text_encoder
-        texts = (
-            [column.name for column in encoder.columns if column.kind == "text"]
-            if encoder
-            else []
-        )
-        frames = {
-            subset: self._read_subset(subset, path, texts) for subset, path in self._paths.items()
-        }
-        if self._label_separator is not None:
-            frames = self._divide_labels(frames, self._label_separator)
+        frames = self._read_files(encoder)
         first = next(iter(frames.values()))
         path = next(iter(self._paths.values()))
         forms = dict(getattr(encoder, "target_forms", {}))
@@ -139,7 +138,7 @@ class TableSource(Source):
         if not self.split_columns:
             hints = split_hints(first.drop(columns=self.targets), chosen.kinds)
         for subset, frame in frames.items():
-            check_columns(frame, chosen.names, self._paths[subset], _path_option(subset))
+            check_columns(frame, chosen.names, self._paths[subset], _PATH_OPTIONS[subset])
             read_columns(frame, chosen)
             if self.fitted is not None:
                 frame[chosen.names] = prepare_rows(
@@ -173,6 +172,29 @@ class TableSource(Source):
             )
         return subsets
 
+    def _read_files(self, encoder: Any) -> dict[str, Frame]:
+        """The rows of each file; what is a category in another one is text, whatever it looks like."""
+        if self._label_separator is not None:
+            self.targets = [self._label_column]  # an earlier reading has put labels in its place
+        columns = getattr(encoder, "columns", ())
+        texts = [column.name for column in columns if column.kind == "text"]
+        as_texts: dict[str, Collection[str]] = {}
+        if self.fitted is not None:
+            learned = [column for column in columns if column.reads_texts]
+            as_texts = {column.name: column.missing_words for column in learned}
+        frames: dict[str, Frame] = {}
+        for subset, path in self._paths.items():
+            for train in frames.values():
+                as_texts = {
+                    str(name): MISSING_WORDS.difference(column.dropna().str.strip().unique())
+                    for name, column in train.items()
+                    if is_text(column) and kind_of(column)[0] not in FORMED
+                }
+            frames[subset] = self._read_subset(subset, path, texts, as_texts)
+        if self._label_separator is None:
+            return frames
+        return self._divide_labels(frames, self._label_separator)
+
     def _read_targets(
         self, frames: Mapping[str, Frame], forms: dict[str, str]
     ) -> DataError | None:
@@ -200,11 +222,16 @@ class TableSource(Source):
             encoder.csv = {key: str(dialect[key]) for key in PLAIN}
         return encoder, chosen
 
-    def _read_subset(self, subset: str, path: str, texts: Strings) -> Frame:
+    def _read_subset(
+        self, subset: str, path: str, texts: Strings, as_texts: Mapping[str, Collection[str]]
+    ) -> Frame:
         """The rows of a file that have a target, and a text, by their numbers in it."""
-        option = _path_option(subset)
-        categories = self._asked_of_columns.categories
-        frame = read_table(path, option, **self.file_options, texts=categories, notes=self.notes)
+        option = _PATH_OPTIONS[subset]
+        known = {name: words for name, words in as_texts.items() if name not in self.targets}
+        written = [*self._asked_of_columns.categories, *as_texts]
+        frame = read_table(
+            path, option, texts=written, known=known, notes=self.notes, **self.file_options
+        )
         dialect = resolve_options(path, self.file_options)
         unusual = [
             f"{key} {dialect[key]!r}"
@@ -214,12 +241,11 @@ class TableSource(Source):
         if unusual:
             self.notes.append(f"{path}: {' and '.join(unusual)} found")
         check_columns(frame, self.targets, path, "target" if subset != "test" else option)
+        rows = frame
         if self._impute:
             rows = drop_missing_targets(frame, self.targets)
-        else:
-            rows = frame
         for name in rows.columns if len(rows) < len(frame) else ():
-            if is_text(rows[name]) and name not in (*categories, *texts):
+            if is_text(rows[name]) and name not in (*written, *texts):
                 parsed, whole = (
                     parse_texts(some[name], dialect["decimal"]) for some in (rows, frame)
                 )
@@ -244,7 +270,7 @@ class TableSource(Source):
                     hint=f"{mend}leave such rows out ({wrong.sum()} of {len(wrong)})",
                 )
         for name in texts:
-            key = option if self.fitted is not None else self.input_option
+            key = self.input_option if self.fitted is None else option
             check_columns(rows, [name], path, key)
             rows = self._drop_blank_texts(rows, name, subset)
         return rows
@@ -319,10 +345,9 @@ class TableSource(Source):
         others = {name: frame.drop(columns=self._label_column) for name, frame in frames.items()}
         taken = [label for frame in others.values() for label in self.targets if label in frame]
         if taken or len(self.targets) < 2:
+            wrong = f"expected labels, got {self.targets}"
             if taken:
                 wrong = f"a column is called {taken[0]!r} as well"
-            else:
-                wrong = f"expected labels, got {self.targets}"
             hint = "rename it, or leave it out"
             raise DataError(f"data.source.label_separator={mark}: {wrong}", hint=hint)
         return {
@@ -367,13 +392,6 @@ def learned_features(encoder: Any, asked: ColumnOptions) -> Features:
     return Features(names, forms, categories=asked.categories)
 
 
-def _path_option(subset: str) -> str:
-    """Of the source, which names the file of a subset."""
-    if subset == "test":
-        return "test_path"
-    return "path"
-
-
 def may_be_real(asked: str) -> bool:
     """Whether targets may be numbers under the task that is asked for."""
     return asked == "auto" or task_of(asked).has_real_targets or task_of(asked).has_heads
@@ -384,14 +402,10 @@ def column_options(
 ) -> ColumnOptions:
     """Columns that a config names, one or several under each key."""
     targets = as_names(target)
-    if features is not None:
-        used = as_names(features)
-    else:
-        used = None
     if target is not None and not targets:
         raise ValueError(f"target={target!r}: expected the name of a column, or a list of them")
-    excluded, kept, as_categories = map(as_names, (exclude, keep, categories))
-    return ColumnOptions(targets, used, excluded, kept, as_categories)
+    used = features and as_names(features)
+    return ColumnOptions(targets, used, as_names(exclude), as_names(keep), as_names(categories))
 
 
 def read_columns(frame: Frame, chosen: Features) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from pandas.api.types import is_bool_dtype, is_float_dtype
 
-from assay.data.table.column import has_few, is_category, is_nested, is_number, is_text
+from assay.data.table.column import has_few, is_category, is_nested, is_number, is_text, shorten
 from assay.data.table.column_kind import FORMED, kind_of
 from assay.data.table.number import find_amount, format_amount, parse_amounts
 from assay.errors import DataError
@@ -259,7 +259,7 @@ def is_real(values: Values, name: str) -> tuple[bool, str]:
     if is_nested(values):
         raise DataError(
             f"data.source.target={name}: the column holds {kind_of(values)[1]}",
-            hint="write several labels of a row as 'a;b', and type "
+            hint="write a column of 0 and 1 for each label; a table in one file may hold them as 'a;b', with "
             + format_override("data.source.label_separator", ";"),
         )
     is_float = is_float_dtype(values)
@@ -304,15 +304,13 @@ def note_on_spelling(values: Values, name: str, what: str = "classes") -> str:
 
 def _check_classes(values: Values, name: str, different: int) -> None:
     kind, why = kind_of(values)
-    example = ""
-    if len(values):
-        example = str(values.iloc[0])[:40]
     key = f"data.source.target={name}"
     if kind in FORMED:
         raise DataError(f"{key}: the column holds {why}", hint="turn it into numbers or classes")
     if different > _FEW_CLASSES and 2 * different > len(values):
         raise DataError(
-            f"{key}: {different:,} different texts in {len(values):,} rows, such as {example!r}, are not "
+            f"{key}: {different:,} different texts in {len(values):,} rows, such as "
+            f"{shorten(values.iloc[0])}, are not "
             "classes",
             hint="choose another column",
         )

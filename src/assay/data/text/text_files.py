@@ -133,10 +133,9 @@ def read_texts(
             texts.append(Text(name, text))
         digest.update(f"{len(name)}:{name};{len(content)};".encode())
         digest.update(content)
+    notes = []
     if empty:
-        notes = [f"{where}: {pluralize(empty, 'empty file')} left out"]
-    else:
-        notes = []
+        notes.append(f"{where}: {pluralize(empty, 'empty file')} left out")
     if bad:
         mend = "convert them, name others with data.source.pattern"
         notes.append(
@@ -207,6 +206,7 @@ class TextFiles(Source):
                 "data.source.vocab_size=null"
             )
         check_numbers("[1, inf)", context_length=context_length)
+        check_numbers("[0, 1)", val=val, test=test)
         self._root = None if root is None else Path(root)
         self._pattern = pattern
         self._length = context_length
@@ -271,12 +271,14 @@ class TextFiles(Source):
         if self._root is None:
             return standard_library(self._pattern or "**/*.py")
         check_path(self._root, self.info.paths[0], "data.source.root")
-        files = find_files(self._root, self._pattern or "**/*")
+        hint = "data.source.pattern='**/*' finds all that are not hidden"
+        try:
+            files = find_files(self._root, self._pattern or "**/*")
+        except (NotImplementedError, ValueError) as error:  # of glob
+            raise DataError(f"{self._where}: {error}", hint=hint) from error
         if not files:
-            raise DataError(
-                f"{self._where}: no such file in {self._root.absolute()}",
-                hint="data.source.pattern='**/*' finds all that are not hidden",
-            )
+            message = f"{self._where}: no such file in {self._root.absolute()}"
+            raise DataError(message, hint=hint)
         return files
 
     def _split_method(self, texts: Sequence[Text]) -> str:
@@ -325,10 +327,9 @@ class TextFiles(Source):
     def _samples(
         self, subset: str, texts: Sequence[Text], codec: Bytes | Tokenizer, digest: str
     ) -> Samples:
+        kind = torch.int32
         if codec.vocab_size <= 1 << 15:
             kind = torch.int16
-        else:
-            kind = torch.int32
         end = torch.full((1,), END, dtype=kind)
         encoded = [torch.cat([_encode(codec, one.text, kind), end]) for one in texts]
         tokens = torch.cat(encoded)
@@ -339,8 +340,8 @@ class TextFiles(Source):
             raise DataError(
                 f"data.source.context_length={length}: the {subset} subset has {len(tokens):,} tokens; a "
                 f"window takes {length + 1:,}",
-                hint=f"data.source.context_length={max(1, len(tokens) // 2)}, more text, or a larger share "
-                "(data.split)",
+                hint=f"data.source.context_length={max(1, len(tokens) // 2)}, more text, or other shares: "
+                "data.split.val, data.split.test",
             )
         sizes = (count, length)
         steps = (length, 1)

@@ -175,19 +175,15 @@ def pretrained_tokenizer(text: str | bytes, padding: int = PAD) -> Tokenizer:
     """The tokenizer of a pretrained network."""
     plain = normalize_tokenizer(text, padding)
     tokenizer = Tokenizer.from_json(json.dumps(plain))
-    unknown = plain["model"].get("unk_token")
-    if unknown is None:
-        tokenizer.unknown = -1
-    else:
+    tokenizer.unknown = -1
+    tokenizer.never = ()
+    if (unknown := plain["model"].get("unk_token")) is not None:
         tokenizer.unknown = int(tokenizer.backend.token_to_id(unknown) or 0)
+        tokenizer.never = (tokenizer.unknown,)
     mask = tokenizer.backend.encode("a").special_tokens_mask
     tokenizer.num_closing = next(
         (index for index, special in enumerate(reversed(mask)) if not special), 0
     )
-    if tokenizer.unknown < 0:
-        tokenizer.never = ()
-    else:
-        tokenizer.never = (tokenizer.unknown,)
     return tokenizer
 
 
@@ -308,6 +304,7 @@ class TextEncoder:
         self._asked = tokenizer
         self._pretrained: Tokenizer | None = None
         self._source = ""
+        self._num_tokens: Rows = np.zeros(0, np.int64)
         self._lengths: list[Rows] | None = None
 
     @property
@@ -364,6 +361,7 @@ class TextEncoder:
                 truncated = self._cut(tokens)
                 ids[row, : len(truncated)] = torch.tensor(truncated)
                 lengths[row] = len(tokens)
+        self._num_tokens = lengths
         if self._lengths is not None:
             self._lengths.append(lengths)
         return ids
@@ -405,15 +403,15 @@ class TextEncoder:
         return describe_unusual(self.odd(self.transform(raw)), raw.index)
 
     def odd(self, ids: Tensor) -> dict[int, str]:
-        """What is odd about encoded texts, by their position."""
+        """What is odd about the texts that were encoded last, by their position."""
         lengths = (ids != 0).sum(1)
         unknown = (ids == self.tokenizer.unknown).sum(1)
         reasons = dict.fromkeys(
             (2 * unknown > lengths).nonzero()[:, 0].tolist(),
             f"most words of {self.column!r} are unknown to the model",
         )
-        cut = f"{self.column!r} has {self.max_length} tokens or more, and is cut off there"
-        for position in (lengths == self.max_length).nonzero()[:, 0].tolist():
+        cut = f"{self.column!r} has more than {self.max_length} tokens, and is cut off there"
+        for position in np.flatnonzero(self._num_tokens > self.max_length).tolist():
             if position in reasons:
                 reasons[position] = f"{reasons[position]}; {cut}"
             else:
@@ -434,6 +432,4 @@ class TextEncoder:
         encoder.tokenizer = tokenizer
         if plain.get("pretrained"):
             encoder._pretrained = tokenizer
-        else:
-            encoder._pretrained = None
         return encoder
