@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
@@ -314,7 +315,7 @@ def _read_inputs(
 
 def parts_of(sample: Any) -> Sequence[Any]:
     """Input, target and what else a sample or a batch has: a tuple, or a mapping's values in order."""
-    if isinstance(sample, dict):
+    if isinstance(sample, Mapping):
         return [*sample.values()]
     return sample  # type: ignore[no-any-return]  # a tuple or a list
 
