@@ -377,7 +377,7 @@ def first_value(then: Path, now: Path) -> str:
     before, after = (
         read_curves(run) if (run / METRICS_FILE).is_file() else {} for run in (then, now)
     )
-    different = {}
+    different: dict[int, str] = {}
     for name in dict.fromkeys((*before, *after)):
         curves = before.get(name, Curve()), after.get(name, Curve())
         old, new = (dict(zip(curve.steps, curve.values, strict=True)) for curve in curves)

@@ -177,7 +177,7 @@ class Original:
             inputs = self.normalized(samples, torch.float32)
             model_outputs = self.predictor.model_outputs(inputs)
             outputs = self.predictor.read_outputs(inputs, model_outputs)
-        named = {self.kind: outputs.numpy()}
+        named: dict[str, Array] = {self.kind: outputs.numpy()}
         if self.gives_logits:
             named["prediction"] = self.decide(outputs.numpy())
             named["logits"] = model_outputs.flatten(1).numpy()
@@ -194,7 +194,7 @@ class Original:
     @property
     def output_names(self) -> tuple[str, ...]:
         """Of the file."""
-        names = [self.kind]
+        names: list[str] = [self.kind]
         if self.gives_logits and not self.is_mean:  # of several runs there are no logits
             names.append("logits")
         if self.gives_logits:
