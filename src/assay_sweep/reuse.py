@@ -127,11 +127,10 @@ def _may_be_reused(job_spec: JobSpec) -> bool:
 
 
 def _root_of(run_dir: Path) -> Path:
-    """The folder of the current directory that holds the runs where a run is to be written."""
-    first = Path(*run_dir.parts[:1])
-    if run_dir.is_absolute() or str(first) in (".", ".."):
+    """The folder that holds the runs where a run is to be written."""
+    if run_dir.is_absolute() or not run_dir.parts:
         return Path("outputs")
-    return first
+    return Path(run_dir.parts[0])
 
 
 def find_finished(root: Path) -> dict[str, list[Path]]:
