@@ -112,7 +112,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_project(folder)
-        launcher, checks = LocalLauncher(jobs_at_once=1), CheckProcess(ForkServer.shared().connect)
+        launcher, checks = LocalLauncher(jobs_at_once=1), CheckProcess(ForkServer.shared())
         forked(folder, folder / "outputs" / "warm", launcher, checks)
         slow: list[float] = []
         quick: list[float] = []

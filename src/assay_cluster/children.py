@@ -44,7 +44,7 @@ def end_with_parent() -> None:
     """Have this process killed when the one that has started it dies, however."""
     parent = os.environ.pop(_PARENT, "")
     if parent.isdecimal():
-        end_with(int(parent), signal.SIGKILL)
+        end_with(int(parent))
 
 
 def run_children(
@@ -112,12 +112,12 @@ def kill(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def end_with(parent: int, number: signal.Signals) -> None:
-    """Have this process get a signal when its parent dies; called as soon as it runs."""
+def end_with(parent: int) -> None:
+    """Have this process killed when its parent dies; called as soon as it runs."""
     if sys.platform == "linux":
-        _prctl(_PR_SET_PDEATHSIG, number)
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     else:
-        threading.Thread(target=_watch, args=(parent, number), daemon=True, name="parent").start()
+        threading.Thread(target=_watch, args=(parent,), daemon=True, name="parent").start()
     if os.getppid() != parent:  # it died before that
         os._exit(1)
 
@@ -145,10 +145,10 @@ def _prctl(option: int, value: int) -> None:
     libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0)
 
 
-def _watch(parent: int, number: signal.Signals) -> None:
+def _watch(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_LOOK_EVERY)
-    os.kill(os.getpid(), number)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 _COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
@@ -156,16 +156,11 @@ _COUNT = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
 
 def count_oom_kills(cgroups: Path = CGROUPS, proc: Path = Path("/proc")) -> int:
     """Processes killed so far: those of this process's control group, or of the whole machine without one."""
-    for path in (
-        *(folder / "memory.events" for folder in control_groups(cgroups, proc)),
-        proc / "vmstat",
-    ):
-        try:
-            match = _COUNT.search(path.read_text(encoding="utf-8"))
-        except OSError:
-            continue
-        if match:
-            return int(match[1])
+    events = [folder / "memory.events" for folder in control_groups(cgroups, proc)]
+    for path in (*events, proc / "vmstat"):
+        with suppress(OSError):
+            if match := _COUNT.search(path.read_text(encoding="utf-8")):
+                return int(match[1])
     return 0
 
 

@@ -23,7 +23,7 @@ from torch.distributed import DistError
 from assay.assemble.trainer_options import num_devices
 from assay.errors import AssayError, ConfigError, RankError, describe_error
 from assay.files.symlinks import read_whole
-from assay.process import Stopped
+from assay.quoting import join_first
 from assay.record.provenance import NUMERIC_PACKAGES, describe_code, describe_segment
 from assay.record.run_record import cause_of_exception, exit_code_of
 from assay.record.secrets import redact, redact_tree
@@ -80,9 +80,7 @@ class Failure:
         if isinstance(error, AssayError):
             return cls(who, error.message, error.hint, error.exit_code, cause)
         if isinstance(error, KeyboardInterrupt):
-            name = "SIGINT"
-            if isinstance(error, Stopped):
-                name = error.name
+            name = getattr(error, "name", "SIGINT")  # of `Stopped`
             return cls(who, f"stopped by {name}", "", exit_code_of(name))
         return cls(
             who, describe_error(error), "", 1, cause, "".join(traceback.format_exception(error))
@@ -187,10 +185,9 @@ class Gang:
         self._last_progress = time.monotonic()
         self._missed = dict[int, int]()
         # On one machine a store that is gone closes its connections; one that is merely stopped may go on.
-        if world.address == "127.0.0.1":
-            targets = [self._beat]
-        else:
-            targets = [self._beat, self._watch_beat]
+        targets = [self._beat]
+        if world.address != "127.0.0.1":
+            targets.append(self._watch_beat)
         self._threads = [
             threading.Thread(target=target, daemon=True, name="gang") for target in targets
         ]
@@ -247,11 +244,9 @@ class Gang:
 
     def name(self, rank: int | None = None) -> str:
         """What a process is called in messages."""
-        rank = self.world.rank if rank is None else rank
-        if rank == self.world.rank:
-            host = self.host
-        else:
-            host = self._hosts.get(rank, "")
+        if rank is None:
+            rank = self.world.rank
+        host = {**self._hosts, self.world.rank: self.host}.get(rank, "")
         return f"{self.kind} {rank} of {self.world.size}" + f" on {host}" * bool(host)
 
     # -- before they train -----------------------------------------------------------------------------------
@@ -272,12 +267,11 @@ class Gang:
             facts = theirs["facts"]
             keys = [key for key in {**ours, **facts} if ours.get(key) != facts.get(key)]
             if keys:
-                shown = [f"{key}: {facts.get(key)}, not {ours.get(key)}" for key in keys[:_MOST]]
-                more = ""
-                if len(keys) > _MOST:
-                    more = f" and {len(keys) - _MOST} more"
+                differing = [
+                    f"{key}: {facts.get(key)} instead of {ours.get(key)}" for key in keys
+                ]
                 raise AssayError(
-                    f"{self.name(rank)} differs from {self.name()}: {'; '.join(shown)}{more}",
+                    f"{self.name(rank)} differs from {self.name()}: {join_first(differing, _MOST)}",
                     hint="start the same command with the same code and packages everywhere",
                 )
         return plan
@@ -346,17 +340,13 @@ class Gang:
                 return error
             deadline = time.monotonic() + (_DEAD + 2) * _BEAT
             while time.monotonic() < deadline and not self._is_failed():
-                if silent := self._silent():
-                    self.fail(
-                        Failure(
-                            self.name(silent[0]), "its process ended without an error message"
-                        )
-                    )
+                for rank in self._silent():
+                    message = "its process ended without an error message"
+                    self.fail(Failure(self.name(rank), message))
                 time.sleep(_TICK)
-            if not self._is_failed():
-                self.fail(
-                    self._read_failure("broken") if self._store.check(["broken"]) else failure
-                )
+            if self._store.check(["broken"]):
+                self.fail(self._read_failure("broken"))
+            self.fail(failure)
             cause = self._read_failure()
         except DistError:
             return error
@@ -568,7 +558,6 @@ def run_together(
     try:
         plan = prepare()
         trainer = plan.config.trainer
-        kind = "rank"
         if ranks_per_process(world, plan.config) > 1:
             kind = "node"
         options = {

@@ -55,10 +55,7 @@ class ShardWriter:
         plain, tensors = split(checkpoint)
         # A tensor's storage may be padded; of that nothing is copied.
         copies = {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
-        if self._rank == 0:
-            plain = plain_copy(plain)[0]
-        else:
-            plain = {}
+        plain = plain_copy(plain)[0] if self._rank == 0 else {}
         step = int(checkpoint.get("global_step") or 0)
         self._start(lambda: self._save(plain, copies, path, step))
 
@@ -202,8 +199,5 @@ def _reason(error: BaseException) -> str:
     # which names the checkpoint again
     if isinstance(error, AssayError) and error.__cause__ is not None:
         error = error.__cause__
-    if isinstance(error, OSError) and error.strerror:
-        text = error.strerror
-    else:
-        text = first_line(error)
+    text = getattr(error, "strerror", None) or first_line(error)
     return f"{text} on {socket.gethostname()}"

@@ -65,9 +65,9 @@ def score_baseline(
     if requested == "none" or predictions is None or not isinstance(data, DataModule):
         return
     task = task_of(predictions.task)
-    compared = predictions.kind in ("probabilities", "values") and predictions.targets is not None
-    compared |= predictions.kind == "confusions"
-    if task.has_heads or task.learns_from_inputs or not compared or data.tested != "test":
+    is_scored = predictions.kind in ("probabilities", "values", "confusions")
+    is_scored &= predictions.targets is not None
+    if task.has_heads or task.learns_from_inputs or not is_scored or data.tested != "test":
         return
     start = time.perf_counter()
     score, points = choose_score(predictions)  # imports what is to be limited
@@ -101,14 +101,11 @@ def _compare(
     val, val_targets = _read(data, "val")
     test, _ = _read(data, "test")
     is_real = task_of(predictions.task).has_real_targets
-    size = predictions.outputs.shape[1]
     names = [requested]
     if requested == "auto":
         names = _candidates(data, is_real=is_real, several=targets.ndim > 1)
-    categories = data.spec.categories
-    fitted = {
-        name: _fit(name, inputs, targets, size, categories, is_real=is_real) for name in names
-    }
+    about = predictions.outputs.shape[1], data.spec.categories
+    fitted = {name: _fit(name, inputs, targets, *about, is_real=is_real) for name in names}
     name = names[0]
     if len(names) > 1 and len(val_targets):
         name = max(names, key=lambda one: points(val_targets, fitted[one](val)))
@@ -119,7 +116,6 @@ def _verdict(
     name: str, score: str, points: Score, outputs: Any, predictions: StoredPredictions
 ) -> dict[str, Any]:
     targets: Any = predictions.targets
-    targets = predictions.outputs if targets is None else targets  # confusions have both
     model_points = points(targets, predictions.outputs)
     value = points(targets, outputs)
     generator = np.random.default_rng(0)
@@ -132,11 +128,9 @@ def _verdict(
         raise ValueError(f"{score} is undefined for these test samples")
     difference = model_points - value
     noise = float(np.nanstd(moves))
-    ahead = "baseline"
+    ahead = "run" if difference > 0 else "baseline"
     if abs(difference) <= 2 * noise:
         ahead = ""
-    elif difference > 0:
-        ahead = "run"
     return {
         "name": name,
         "score": score,
@@ -181,9 +175,7 @@ def choose_score(predictions: StoredPredictions) -> tuple[str, Score]:
 
 def _candidates(data: DataModule, *, is_real: bool, several: bool) -> list[str]:
     """Those that suit the inputs, besides which the majority or the mean always does."""
-    simplest = "majority"
-    if is_real:
-        simplest = "mean"
+    simplest = "mean" if is_real else "majority"
     if data.spec.vocab_size:
         if is_real or "train" not in data.splits.raw:
             return [simplest]
@@ -205,29 +197,23 @@ def _read(data: DataModule, name: str) -> tuple[Any, Array]:
     subset = data.ready_subset(name, "eval")
     positions = torch.arange(len(subset.rows))
     if name != "test":
-        streamed = not subset.data.in_memory
-        most = min(
-            _MOST_STREAMED if streamed else _MOST_ROWS,
-            max(1, _MOST_VALUES // data.spec.num_features),
-        )
-        positions = torch.randperm(len(positions), generator=torch.Generator().manual_seed(0))[
-            :most
-        ]
+        most = _MOST_ROWS if subset.data.in_memory else _MOST_STREAMED
+        most = min(most, max(1, _MOST_VALUES // data.spec.num_features))
+        drawn = torch.randperm(len(positions), generator=torch.Generator().manual_seed(0))
+        positions = drawn[:most]
     rows = subset.rows[positions]
     raw = data.splits.raw.get(name)
     targets = subset.data.targets[rows]
-    targets = (
-        targets.float().reshape(len(targets), -1) if targets.is_floating_point() else targets
-    )
+    if targets.is_floating_point():
+        targets = targets.float().reshape(len(targets), -1)
     if data.spec.vocab_size and raw is not None:
         encoder: Any = data.encoder
         return raw[encoder.column].iloc[positions.numpy()].astype(str).tolist(), targets.numpy()
     inputs = [torch.empty(0, *stored_shape(asdict(data.spec))).flatten(1)]
     for block in _blocks(subset, rows):
-        is_large = len(data.spec.input_shape) == 3 and block[0, 0].numel() > _SIDE**2
         if block.dtype != torch.float64:
             block = block.float()  # noqa: PLW2901 - the same samples
-        if is_large:
+        if len(data.spec.input_shape) == 3 and block[0, 0].numel() > _SIDE**2:
             block = adaptive_avg_pool2d(block, _SIDE)  # noqa: PLW2901 - as above
         inputs.append(block.flatten(1))
     return torch.cat(inputs[1:] or inputs).numpy(), targets.numpy()
@@ -254,15 +240,12 @@ def _fit(
     """A function from inputs to what a model of so many outputs says of them."""
     if name == "last_value":
         return lambda given: np.tile(given[:, -1:], (1, size))
-    if name in ("tfidf", *_MOST_WORK) and (name == "tfidf") != isinstance(inputs, list):
-        raise ValueError(
-            f"baseline={name}: the inputs are {'not ' if name == 'tfidf' else ''}texts"
-        )
+    is_text = isinstance(inputs, list)
+    if (name == "tfidf" and not is_text) or (name in _MOST_WORK and is_text):
+        raise ValueError(f"baseline={name}: the inputs are {'not ' * (not is_text)}texts")
     if name in _MOST_WORK:
-        most = max(
-            1000,
-            _MOST_WORK[name] // max(1, inputs.shape[1] * (size if size > 2 or is_real else 1)),
-        )
+        num_models = size if size > 2 or is_real else 1
+        most = max(1000, _MOST_WORK[name] // max(1, inputs.shape[1] * num_models))
         inputs = inputs[:most]
         targets = targets[:most]
     several = targets.ndim > 1
@@ -329,21 +312,17 @@ def advise(config: DictConfig, record: RunRecord) -> str:
     epochs = value_of(config, "trainer.max_epochs")
     best = record.best.get("epoch")
     lr = value_of(config, "optimizer.lr")
-    has_tried = any(override.startswith("optimizer.lr=") for override in record.overrides)
+    if any(override.lstrip("+").startswith("optimizer.lr=") for override in record.overrides):
+        lr = None  # it was chosen already
     if isinstance(best, int) and isinstance(epochs, int) and best >= epochs > 0:
         return f"the last epoch was the best: trainer.max_epochs={2 * epochs}"
     if isinstance(best, int) and isinstance(epochs, int) and best <= epochs // 5:
         remedy = ""
-        if lr and not has_tried:
+        if lr:
             remedy = f": optimizer.lr={lr / 3:.2g}"
         return f"the best epoch was {best} of {epochs}, then it overfits{remedy}"
-    if not lr or has_tried:
+    if not lr:
         return ""
     rates = f"optimizer.lr={lr / 3:.2g},{lr:.2g},{3 * lr:.2g}"
-    typed = drop_override(record.overrides, "optimizer.lr")
-    return f"search for a learning rate: {repeat_command(typed, rates, config_dir=record.config_dir)}"
-
-
-def drop_override(overrides: Sequence[str], key: str) -> list[str]:
-    """What was typed, without what sets a key."""
-    return [override for override in overrides if not override.lstrip("+").startswith(f"{key}=")]
+    again = repeat_command(record.overrides, rates, config_dir=record.config_dir)
+    return f"search for a learning rate: {again}"

@@ -51,12 +51,11 @@ class CodeChange:
         # the commit comes from a file: nothing else may be asked of git with it
         is_hash = re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", commit)
         if is_hash and ask_git(self.root, "rev-list", "-1", commit, f"^{self.reference}"):
-            message = (
+            raise AssayError(
                 f"{against} was trained with commit {commit[:12]}, "
-                f"which {self.reference[:12]}, the reference, does not contain"
+                f"which {self.reference[:12]}, the reference, does not contain",
+                hint=f"--against {against}@{commit[:12]}, or git merge {commit[:12]}",
             )
-            hint = f"--against {against}@{commit[:12]}, or git merge {commit[:12]}"
-            raise AssayError(message, hint=hint)
 
     def place(self, path: str, *, is_data: bool) -> str:
         """Where both sides find a file that the user's folder has; empty: each in its own worktree."""

@@ -53,8 +53,10 @@ def build_environment(record: RunRecord, *, trust_code: bool) -> tuple[Path, lis
     known = {canonicalize_name(name) for name in packages()}
     new = [line for line in lines if line.partition("==")[0] not in known]
     if new and not trust_code:
-        message = f"the run has packages that are not installed here: {join_first(new)}"
-        raise AssayError(message, hint="--trust-code, if you trust the author of this run")
+        raise AssayError(
+            f"the run has packages that are not installed here: {join_first(new)}",
+            hint="--trust-code, if you trust the author of this run",
+        )
     head = f"# Python {python}, assay {packages()[_ASSAY]} {assay_commit()}"
     text = "\n".join([head, *lines, ""])
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -95,8 +97,9 @@ def read_requirements(recorded: Mapping[str, str]) -> dict[str, str]:
         except InvalidVersion:
             version = None
         if version is None or not _NAME.fullmatch(name):
-            message = f"the run's record names a package that is none: {name!r:.80} {text!r:.80}"
-            raise AssayError(message)
+            raise AssayError(
+                f"the run's record names a package that is none: {name!r:.80} {text!r:.80}"
+            )
         wanted[canonicalize_name(name)] = str(version)
         allowed = floors.get(canonicalize_name(name))
         if allowed is not None and not allowed.contains(version, prereleases=True):

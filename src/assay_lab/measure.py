@@ -7,6 +7,7 @@ import re
 import statistics
 import tempfile
 import time
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, final
@@ -70,7 +71,7 @@ class StepProfile:
     Attributes:
         overrides: What was typed.
         device: The processor or GPU that it was measured on.
-        batch_size: Samples of each batch.
+        batch_size: Samples of each batch; 0 where the data does not say.
         steps: Number of steps that were measured.
         step_ms: Mean milliseconds from one step to the next, without any profiler.
         step_ms_range: The quartiles.
@@ -131,11 +132,10 @@ def profile_job(job: Job, proof: Proof, *, steps: int) -> StepProfile:
     step_ms = statistics.fmean(plain.milliseconds)
     low, _, high = statistics.quantiles(plain.milliseconds, n=4)
     parts = _divide(timed)
-    batch_size = proof.report.batch_size
-    step = proof.report.step
+    report = proof.report
     memory = {}
-    if step is not None:
-        memory = asdict(step.memory)
+    if report.step is not None:
+        memory = asdict(report.step.memory)
     peak = None
     waits = None
     if device.type == "cuda":
@@ -145,11 +145,11 @@ def profile_job(job: Job, proof: Proof, *, steps: int) -> StepProfile:
     return StepProfile(
         overrides=list(job.overrides),
         device=name_device(assembly),
-        batch_size=batch_size,
+        batch_size=report.batch_size,
         steps=len(plain.milliseconds),
         step_ms=step_ms,
         step_ms_range=(low, high),
-        samples_per_s=1000 * batch_size / step_ms,
+        samples_per_s=1000 * report.batch_size / step_ms,
         parts=parts,
         memory=memory,
         peak_memory=peak,
@@ -225,7 +225,7 @@ def measure(job: Job, datamodule: L.LightningDataModule | None, steps: StepTimer
                 if isinstance(stop.__context__, KeyboardInterrupt):
                     raise KeyboardInterrupt from stop
                 raise
-    if len(steps.milliseconds) < _FEWEST:
+    if len(steps.milliseconds) < 2:
         raise AssayError(
             f"the run ends after {trainer.global_step} steps, of which the first {WARM_UP} are not measured",
             hint="train longer, such as trainer.max_epochs=100, or lower data.batch_size",
@@ -241,7 +241,7 @@ class _Actions(Profiler):
         super().__init__()
         self._on_gpu = device.type == "cuda"
         self._open: list[tuple[str, float, list[float]]] = []
-        self._seconds: dict[str, float] = {}
+        self._seconds = defaultdict[str, float](float)
 
     @override
     def start(self, action_name: str) -> None:
@@ -256,7 +256,7 @@ class _Actions(Profiler):
         while self._open:  # an exception leaves some open
             name, start, inner = self._open.pop()
             elapsed = time.perf_counter() - start
-            self._seconds[name] = self._seconds.get(name, 0.0) + elapsed - sum(inner)
+            self._seconds[name] += elapsed - sum(inner)
             if self._open:
                 self._open[-1][2].append(elapsed)
             if name == action_name:
@@ -270,8 +270,8 @@ class _Actions(Profiler):
 
     def take(self) -> dict[str, float]:
         """What was measured until now, which is forgotten."""
-        taken = self._seconds
-        self._seconds = {}
+        taken = dict(self._seconds)
+        self._seconds.clear()
         return taken
 
 
@@ -298,7 +298,7 @@ class StepTimer(Callback):
         recorder: torch.profiler.profile | None = None,
     ) -> None:
         self.milliseconds: list[float] = []
-        self.seconds: dict[str, float] = {}
+        self.seconds = defaultdict[str, float](float)
         self.actions = actions
         self._steps = steps
         self._enough = 1000 * seconds
@@ -334,7 +334,7 @@ class StepTimer(Callback):
         if self._last is not None and step >= WARM_UP:
             self.milliseconds.append(1000 * (now - self._last))
             for action, spent in seconds.items():
-                self.seconds[action] = self.seconds.get(action, 0.0) + spent
+                self.seconds[action] += spent
         self._last = time.perf_counter()
 
     @override
@@ -351,7 +351,7 @@ def _divide(steps: StepTimer) -> list[Part]:
     number = len(steps.milliseconds)
     whole = sum(steps.milliseconds)
     milliseconds = dict.fromkeys((*_PART_OF, "loop"), 0.0)
-    of_callbacks: dict[str, float] = {}
+    of_callbacks = defaultdict[str, float](float)
     for action, seconds in steps.seconds.items():
         part = next(
             (name for name, pattern in _PART_OF.items() if re.search(pattern, action)), "loop"
@@ -359,11 +359,9 @@ def _divide(steps: StepTimer) -> list[Part]:
         milliseconds[part] += 1000 * seconds
         if part == "callbacks":
             name = action.removeprefix("[Callback]").partition("{")[0].partition(".on_")[0]
-            of_callbacks[name] = of_callbacks.get(name, 0.0) + seconds
+            of_callbacks[name] += seconds
     milliseconds["loop"] += max(0.0, whole - sum(milliseconds.values()))
-    detail = {}
-    if of_callbacks:
-        detail = {"callbacks": max(of_callbacks, key=lambda name: of_callbacks[name])}
+    detail = {"callbacks": max(of_callbacks, key=of_callbacks.__getitem__, default="")}
     parts = [
         Part(name, spent / number, spent / whole, detail.get(name, ""))
         for name, spent in milliseconds.items()
@@ -387,9 +385,8 @@ def _diagnose(
     if waiting > _MUCH:
         workers = int(data.get("num_workers") or 0)
         more = min(usable_cores(), max(2, 2 * workers))
-        reads = not lies_in_memory(assembly.datamodule)
         hints = []
-        if more > workers and reads:
+        if more > workers and not lies_in_memory(assembly.datamodule):
             hints = [f"data.num_workers={more}"]
         if on_gpu and not data.get("pin_memory"):
             hints += ["data.pin_memory=true"]
@@ -425,12 +422,13 @@ class TunedSetting:
 
     Attributes:
         override: What sets it, such as `data.num_workers=2`; `OMP_NUM_THREADS=1` is typed before `assay`.
-        samples_per_s: The median of its repetitions; null where it was not measured.
+        samples_per_s: The median of its repetitions, of batches where the data does not say how large they
+            are; null where it was not measured.
         samples_per_s_range: The slowest and the fastest repetition.
         gain: How many times as fast as the best settings before it, from repetitions in turns.
         same_results: Whether the run ends with the same numbers, bit for bit.
         chosen: Whether it belongs to the best settings.
-        note: Why it was not measured.
+        note: Why it was not measured, or not as often as others.
     """
 
     override: str
@@ -569,7 +567,8 @@ class Tuner:
         self.threads = (threads[-1] if threads else fit_threads(proof)) or torch.get_num_threads()
         with use_threads(self.threads):
             assembly = measure(job, proof.datamodule, timer)
-        return assembly, 1000 * proof.report.batch_size / statistics.fmean(timer.milliseconds)
+        samples = proof.report.batch_size or 1  # batches, where the data does not say
+        return assembly, 1000 * samples / statistics.fmean(timer.milliseconds)
 
     def compare(
         self, best: Sequence[str], group: Sequence[str], *, same_results: bool
@@ -601,14 +600,22 @@ class Tuner:
                 settings.append(TunedSetting(setting, same_results=same_results, note=note))
                 continue
             gain = statistics.median(gains)
-            settings.append(_setting(setting, found, gain=gain, same_results=same_results))
+            settings.append(
+                _setting(
+                    setting,
+                    found,
+                    gain=gain,
+                    same_results=same_results,
+                    note=notes.get(setting, ""),
+                )
+            )
             if len(gains) == _REPETITIONS and gain >= highest and min(gains) > 1:
                 winner = setting
                 highest = gain
         return [replace(one, chosen=one.override == winner) for one in settings], winner, before
 
 
-def _setting(override: str, rates: Sequence[float], **more: float | bool) -> TunedSetting:
+def _setting(override: str, rates: Sequence[float], **more: float | bool | str) -> TunedSetting:
     return TunedSetting(override, statistics.median(rates), (min(rates), max(rates)), **more)  # type: ignore[arg-type]  # by name
 
 

@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -123,10 +123,10 @@ def reproduce(
     except AssayError as error:
         raise _cannot_reproduce(error) from error
     python = Path(sys.executable)
-    packages_notes = _notes(record)
+    notes = _notes(record)
     environment = _environment(record)
     if in_environment:
-        python, packages_notes = build_environment(record, trust_code=trust_code)
+        python, notes = build_environment(record, trust_code=trust_code)
         environment["PYTHONPATH"] = os.pathsep.join(_own_folders())
     with temporary_folder(Path(tempfile.gettempdir(), "assay-reproduce"), 0o700) as scratch:
         again = scratch / run_dir.name
@@ -143,17 +143,17 @@ def reproduce(
             plan.notes.append(
                 "memory ran out elsewhere than in the run: see micro_batch in record.json"
             )
-        return Reproduction(
+        result = Reproduction(
             identical=not different,
             different=different,
-            likely=causes(record, reproduced) if different else (),
-            notes=[*plan.notes, *removed, *packages_notes],
+            notes=[*plan.notes, *removed, *notes],
             rows=_count_rows(again),
             weights_sha256=reproduced.weights_sha256,
-            kept=again.rename(Path(tempfile.mkdtemp(prefix="assay-reproduce-"), run_dir.name))
-            if different
-            else None,
         )
+        if not different:
+            return result
+        kept = Path(tempfile.mkdtemp(prefix="assay-reproduce-"), run_dir.name)
+        return replace(result, likely=causes(record, reproduced), kept=again.rename(kept))
 
 
 def show(result: Reproduction) -> None:
@@ -182,30 +182,29 @@ def show(result: Reproduction) -> None:
 def _check_record(run_dir: Path, record: RunRecord) -> list[str]:
     """What is to be said of a run whose files are those that it wrote; refuses others."""
     if record.status != "finished":
+        hint = ""
+        if record.status in ("interrupted", "running"):
+            hint = f"assay resume {shlex.quote(str(run_dir))}"
         raise AssayError(
-            f"{run_dir} is not a finished run: its status is {record.status}",
-            hint=f"assay resume {shlex.quote(str(run_dir))}"
-            if record.status in ("interrupted", "running")
-            else "",
+            f"{run_dir} is not a finished run: its status is {record.status}", hint=hint
         )
     removed = [
         n for n in record.files if n.startswith("checkpoints/") and not (run_dir / n).is_file()
     ]
     needed = {n: digest for n, digest in record.files.items() if n not in (*removed, *RESULTS)}
-    changed = find_changed_files(run_dir, needed)
-    if changed:
+    if changed := find_changed_files(run_dir, needed):
         are = "have changed since the run wrote them"
         if len(changed) == 1:
             are = "has changed since the run wrote it"
         raise AssayError(
             f"{', '.join(changed)} in {run_dir} {are}: nothing can be compared with it"
         )
-    obstacles = "its weights are not known"
+    if not removed:
+        return []
+    weights = "its weights are not known"
     if record.weights_sha256:
-        obstacles = "the record holds the SHA-256 of the weights"
-    if removed:
-        return [f"removed: {', '.join(removed)}; {obstacles}"]
-    return []
+        weights = "the record holds the SHA-256 of the weights"
+    return [f"removed: {', '.join(removed)}; {weights}"]
 
 
 def find_changed_files(run_dir: Path, files: dict[str, str]) -> list[str]:
@@ -220,22 +219,22 @@ def _plan(run_dir: Path, record: RunRecord) -> _Plan:
             notes=["the run was outside a git repository: the code in this folder was run"]
         )
     if not record.git.get("patch_complete"):
-        raise AssayError(
-            "the run's code cannot be restored: changes were too large for code.patch, or held secrets"
-        )
+        raise AssayError(f"{_NOT_RESTORED}changes were too large for code.patch, or held secrets")
     state, patch = git_state(here)
-    digest = ""
-    if patch:
-        digest = hashlib.sha256(patch.encode("utf-8", "surrogateescape")).hexdigest()
-    commit = record.git.get("commit") or ""
-    if state is not None and (state["commit"] or "", digest) == (commit, record.patch_sha256):
-        return _Plan()
     if state is None:
         remote = ""
         if record.git.get("remote"):
             remote = f" of {record.git['remote']}"
-        message = f"the run's code cannot be restored: {here} is in no git repository"
-        raise AssayError(message, hint=f"reproduce it in a clone{remote}")
+        raise AssayError(
+            f"{_NOT_RESTORED}{here} is in no git repository",
+            hint=f"reproduce it in a clone{remote}",
+        )
+    digest = ""
+    if patch:
+        digest = hashlib.sha256(patch.encode("utf-8", "surrogateescape")).hexdigest()
+    commit = record.git.get("commit") or ""
+    if (state["commit"] or "", digest) == (commit, record.patch_sha256):
+        return _Plan()
     root = here.resolve()
     for _ in Path(state["folder"]).parts:
         root = root.parent
@@ -261,9 +260,8 @@ def _describe_code(plan: _Plan) -> str:
 
 
 def _notes(record: RunRecord) -> list[str]:
-    changed = package_changes(record.packages, packages())
     notes = []
-    if changed:
+    if changed := package_changes(record.packages, packages()):
         notes = [f"packages: {', '.join(changed)}"]
     for entry in record.resumed:
         if entry.get("changed"):
@@ -322,9 +320,7 @@ def _run_again(
         raise stopped
     reproduced = RunRecord.load(again)
     if reproduced.status != "finished":
-        raise AssayError(
-            f"the run cannot be reproduced: {reproduced.reason or 'its process died'}"
-        )
+        raise _cannot_reproduce(AssayError(reproduced.reason or "its process died"))
 
 
 def _cannot_reproduce(error: AssayError) -> AssayError:
@@ -381,7 +377,7 @@ def first_value(then: Path, now: Path) -> str:
     before, after = (
         read_curves(run) if (run / METRICS_FILE).is_file() else {} for run in (then, now)
     )
-    different = []
+    different: dict[int, str] = {}
     for name in dict.fromkeys((*before, *after)):
         curves = before.get(name, Curve()), after.get(name, Curve())
         old, new = (dict(zip(curve.steps, curve.values, strict=True)) for curve in curves)
@@ -393,10 +389,8 @@ def first_value(then: Path, now: Path) -> str:
         if steps and not name.startswith(_OF_THE_MACHINE):
             step = min(steps)
             values = f"{old.get(step, 'not logged')} then, {new.get(step, 'not logged')} now"
-            different.append((step, f"step {step}: {name} {values}"))
-    if different:
-        return min(different, key=lambda found: found[0])[1]
-    return ""
+            different.setdefault(step, f"step {step}: {name} {values}")
+    return different[min(different)] if different else ""
 
 
 def _is_equal(first: Any, second: Any) -> bool:

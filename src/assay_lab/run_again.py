@@ -50,7 +50,7 @@ def _check_origin(code: Path, packages: Sequence[str]) -> None:
     for name in packages:
         file = getattr(sys.modules.get(name), "__file__", None)
         if file is not None and not Path(file).resolve().is_relative_to(code.resolve()):
-            message = (
-                f"{name} was imported from {Path(file).parent}, which is not the code of the run"
+            raise AssayError(
+                f"{name} was imported from {Path(file).parent}, which is not the code of the run",
+                hint=f"uninstall {name}, or install the version of the run",
             )
-            raise AssayError(message, hint=f"uninstall {name}, or install the version of the run")

@@ -149,10 +149,8 @@ def try_change(
     check_links(trial.directory)
     with lock_run(trial.directory):
         path = trial.directory / FILE
-        lines = []
         if path.exists():
-            lines = read_lines(path, repair=True)
-        trial.events = [json.loads(line) for line in lines]
+            trial.events = [json.loads(line) for line in read_lines(path, repair=True)]
         number = 1 + max((event["number"] for event in trial.events), default=0)
         result = Try(
             number, trial.change, against, budget_s=budget_s, journal=path, reference=against
@@ -167,13 +165,12 @@ def try_change(
         with ExitStack() as stack:
             if trial.is_change:
                 result = trial.run(result, began, stack)
-            test = {}
             if reveal and result.decision != "failed":
-                test = trial.reveal(number)
+                result = replace(result, test=trial.reveal(number))
         decisions = Counter(
             event["decision"] for event in trial.events if event["event"] == "end"
         )
-        return replace(result, looks=trial.looks, test=test, decisions=dict(decisions))
+        return replace(result, looks=trial.looks, decisions=dict(decisions))
 
 
 def _is_setting(override: str) -> bool:
@@ -207,12 +204,10 @@ class _Trial:
                 f"{against} holds no finished run", hint="train it first: assay train"
             )
         if (configurations := len({run.config_fingerprint for run in self._runs})) > 1:
-            message = (
-                f"{against} holds {configurations} configurations; "
-                "a change is compared with a single one"
-            )
             raise AssayError(
-                message, hint=f"one of its runs: --against {shlex.quote(str(runs[0].path))}"
+                f"{against} holds {configurations} configurations; "
+                "a change is compared with a single one",
+                hint=f"one of its runs: --against {shlex.quote(str(runs[0].path))}",
             )
         ranking = _choose_metric(self._runs, metric)
         self._aim = (ranking.metric, ranking.direction, ("the change", "the reference"))
@@ -273,8 +268,11 @@ class _Trial:
             raise AssayError(f"commits {code.reference[:12]} and {code.change[:12]} are the same")
         loss = value_of(self._runs[0], "loss._target_", ConfigValues())
         if self._aim[0].endswith("loss") and loss and not is_library(loss):
-            message = f"{self._aim[0]} is computed by {loss}, which the change may alter"
-            raise ConfigError(message, key="--metric", hint=_OTHER_SCORE)
+            raise ConfigError(
+                f"{self._aim[0]} is computed by {loss}, which the change may alter",
+                key="--metric",
+                hint=_OTHER_SCORE,
+            )
 
     def _check_overrides(self) -> None:
         run = self._runs[0]
@@ -282,12 +280,10 @@ class _Trial:
         more = [f"seed={run.seed}", *self._trusted]
         before, after = (compose_job([*words, *more], self._config_dir) for words in sides)
         if before.fingerprint != run.fingerprint:
-            message = (
-                f"{run.path} cannot be trained again: its overrides now compose to another config"
-            )
             words = shlex.join([str(run.path), shlex.join(self._before)])
             raise AssayError(
-                message, hint=f"train it again; assay diff {words} shows what has changed"
+                f"{run.path} cannot be trained again: its overrides now compose to another config",
+                hint=f"train it again; assay diff {words} shows what has changed",
             )
         if after.fingerprint == before.fingerprint:
             raise ConfigError(f"{shlex.join(self.change)} changes nothing of {self._against}")
@@ -347,10 +343,10 @@ class _Trial:
         run_s = (time.monotonic() - start) / trained
         if self._deadline - time.monotonic() < 2 * _FRESH * run_s:
             minutes = math.ceil(1.2 * (trained + 2 * _FRESH) * run_s / 60)
-            reason = (
-                f"{_FRESH} fresh seeds of both do not fit into the budget: --budget {minutes}m"
+            return replace(
+                result,
+                reason=f"{_FRESH} fresh seeds of both do not fit into the budget: --budget {minutes}m",
             )
-            return replace(result, reason=reason)
         return self._test(result, folder)
 
     def _test(self, result: Try, folder: Path) -> Try:
@@ -367,11 +363,11 @@ class _Trial:
         else:
             of_reference = self._train("reference", folder / "fresh-reference", seeds)
             changed = self._train("change", folder / "fresh", seeds)
-        self._sides = {"change": changed, "reference": of_reference}
         fresh = judge(changed, of_reference, *self._aim)
         result = replace(result, fresh=fresh, level=level)
         if min(len(changed), len(of_reference)) < _FEWEST:
             return replace(result, reason="the budget ran out before the fresh seeds")
+        self._sides = {"change": changed, "reference": of_reference}
         p = fresh.p_better
         reason = f"on fresh seeds p = {p:.2g}, and the level of this test is {level:.2g}"
         result = replace(result, p_better=p, decision="discarded", reason=reason)
@@ -420,8 +416,9 @@ class _Trial:
             # of a sweep, all of whose jobs fail alike
             details = [line for line in error.message.splitlines() if line.startswith("  ")]
             words = " ".join(details or [error.message, error.hint]).split()
-            message = f"{side} (commit {worktree.commit[:12]}): {' '.join(words)}"
-            raise AssayError(message) from error
+            raise AssayError(
+                f"{side} (commit {worktree.commit[:12]}): {' '.join(words)}"
+            ) from error
 
     def _check_pairs(self, changed: Sequence[Run], of_reference: Sequence[Run]) -> None:
         """Refuse scores that are not of the same samples, or not the same quantity."""
@@ -468,15 +465,12 @@ class _Trial:
 
 def _choose_metric(runs: Sequence[Run], asked: str) -> Ranking:
     ranking = make_ranking(runs, asked)
-    if ranking is None or not ranking.direction or not ranking.metric.startswith("val/"):
-        found = None
-        if ranking:
-            found = ranking.metric
-        message = (
-            f"expected a score of validation with a direction, got {found!r}; "
-            "the test subset stays sealed"
-        )
-        raise ConfigError(
-            message, key="--metric", hint="--metric val/accuracy:max, or val/loss:min"
-        )
-    return ranking
+    if ranking and ranking.direction and ranking.metric.startswith("val/"):
+        return ranking
+    found = ranking and ranking.metric
+    raise ConfigError(
+        f"expected a score of validation with a direction, got {found!r}; "
+        "the test subset stays sealed",
+        key="--metric",
+        hint="--metric val/accuracy:max, or val/loss:min",
+    )

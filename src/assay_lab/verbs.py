@@ -65,13 +65,11 @@ def _print_profile(document: Document, measured: StepProfile) -> None:
 
     console = document.console
     low, high = measured.step_ms_range
-    step = (
-        f"{measured.step_ms:.3g} ms ({low:.3g} to {high:.3g}) for {measured.batch_size} samples"
-    )
-    lines = [
-        ("device", measured.device),
-        ("step", f"{step}: {format_number(measured.samples_per_s, 3)} samples/s"),
-    ]
+    step = f"{measured.step_ms:.3g} ms ({low:.3g} to {high:.3g})"
+    if measured.batch_size:
+        rate = format_number(measured.samples_per_s, 3)
+        step = f"{step} for {measured.batch_size} samples: {rate} samples/s"
+    lines = [("device", measured.device), ("step", step)]
     if measured.memory:
         kinds = ", ".join(
             f"{name} {format_bytes(count)}" for name, count in measured.memory.items()
@@ -135,20 +133,17 @@ def cache(
         from assay_lab.environment import list_environments
     from assay_prove.show import format_bytes
 
+    environments = list_environments()
     if action == "ls":
         files = list_cached()
     else:
         files = clear_cache()
-    total = sum(file.num_bytes for file in files)
-    environments = list_environments()
-    if action == "clear":
         for folder in environments:
             shutil.rmtree(folder)
+    total = sum(file.num_bytes for file in files)
     found = {"folder": cache_folder(), "num_bytes": total, "files": files}
     document.say("cache", {**found, "environments": environments})
-    removed = " removed"
-    if action == "ls":
-        removed = ""
+    removed = " removed" * (action == "clear")
     lines = [("cache", f"{cache_folder()}: {format_bytes(total)} of decoded pictures{removed}")]
     for file in files:
         pixels = "several sizes"
@@ -176,11 +171,9 @@ def _print_tuning(document: Document, tuning: Tuning) -> None:
         gain = ""
         if setting.gain is not None:
             gain = f"{setting.gain:.2f}"
-        results = "differ"
-        if not setting.override:
-            results = ""
-        elif setting.same_results:
-            results = "the same"
+        results = ""
+        if setting.override:
+            results = "the same" if setting.same_results else "differ"
         mark = "chosen"
         if not setting.chosen:
             mark = setting.note.partition("\n")[0]
@@ -196,12 +189,10 @@ def _print_tuning(document: Document, tuning: Tuning) -> None:
     lines = []
     if tuning.interrupted:
         lines = [("note", tuning.interrupted)]
+    gain = "nothing that was measured is faster than the job as typed"
     if tuning.fastest:
-        lines.append(
-            ("gain", f"{tuning.gain:.2f} times as fast as typed: {' '.join(tuning.fastest)}")
-        )
-    else:
-        lines.append(("gain", "nothing that was measured is faster than the job as typed"))
+        gain = f"{tuning.gain:.2f} times as fast as typed: {' '.join(tuning.fastest)}"
+    lines.append(("gain", gain))
     print_lines(console, [*lines, *(("next", command) for command in document.next)])
 
 
@@ -270,6 +261,8 @@ def try_change(
             commit = result.code
         place = f"{result.reference}@{commit[:12]}"
         following = ["--code", "REF", "--against", place]
+    if metric:
+        following += ["--metric", metric]
     document.next = [command("try", *following, config_dir=config_dir)]
     print_lines(document.console, _describe_try(result, document.next[0]), 8)
     if result.decision == "failed":

@@ -46,38 +46,37 @@ if TYPE_CHECKING:
 
 def check_fine_tuning(config: DictConfig, finetune: FineTuning | None) -> None:
     """Refuse options that would silently undo a fine-tuning."""
-    message = ""
     if finetune is not None and config.trainer.get("sync_batchnorm"):
-        message = "replaces batch norms by others that do not keep their statistics while they are frozen"
-        key = "trainer.sync_batchnorm"
-        hint = "trainer.sync_batchnorm=false, or finetune=none"
-    elif isinstance(finetune, Gradual) and world_size(config) > 1:
-        message = "several processes only exchange gradients of parameters that are trained from the start"
-        key = "finetune"
-        hint = "finetune=full (deeper layers learn more slowly), or device=cpu or gpu"
-    if message:
-        raise ConfigError(message, key=key, hint=hint)
+        raise ConfigError(
+            "replaces batch norms by others that do not keep their statistics while they are frozen",
+            key="trainer.sync_batchnorm",
+            hint="trainer.sync_batchnorm=false, or finetune=none",
+        )
+    if isinstance(finetune, Gradual) and world_size(config) > 1:
+        raise ConfigError(
+            "several processes only exchange gradients of parameters that are trained from the start",
+            key="finetune",
+            hint="finetune=full (deeper layers learn more slowly), or device=cpu or gpu",
+        )
 
 
 def warnings_of(config: DictConfig, finetune: FineTuning | None, model: nn.Module) -> list[str]:
     """Warn about probable mistakes in fine-tuning."""
-    messages: list[str] = []
     if finetune is None:
-        return messages
-    option = finetune_option(config)
-    parameters = list(model.parameters())
-    trained = [p for p in parameters if p.requires_grad]
+        return []
+    is_frozen = any(not parameter.requires_grad for parameter in model.parameters())
     target = str(config.model.get("_target_"))  # a custom model may start from any weights
     is_random = target.startswith(("assay.model.", "torch.", "torchvision."))
     is_random = is_random and config.model.get("weights") is None
-    if is_random and (len(trained) < len(parameters) or isinstance(finetune, Gradual)):
-        better = "model=timm, torchvision or resnet18 take weights"
-        if "weights" in config.model:
-            better = "model.weights=FILE or a run directory starts from trained weights"
-        messages.append(
-            f"{option} keeps weights that were never trained: the model starts from random ones; {better}"
-        )
-    return messages
+    if not is_random or not (is_frozen or isinstance(finetune, Gradual)):
+        return []
+    better = "model=timm, torchvision or resnet18 take weights"
+    if "weights" in config.model:
+        better = "model.weights=FILE or a run directory starts from trained weights"
+    return [
+        f"{finetune_option(config)} keeps weights that were never trained: the model starts from random "
+        f"ones; {better}"
+    ]
 
 
 def check_model(config: DictConfig, model: nn.Module) -> None:
@@ -111,10 +110,6 @@ def check_outputs(config: DictConfig, loss: nn.Module, outputs: Sequence[int]) -
     )
 
 
-_OF_TOTAL = "spec.total_steps"
-_OF_EPOCH = "spec.steps_per_epoch"
-
-
 def check_length(config: DictConfig) -> list[str]:
     """Refuse a run with less than one batch of something, or without a length where one is asked for."""
     length = run_length(config)
@@ -130,8 +125,11 @@ def check_length(config: DictConfig) -> list[str]:
         key = f"trainer.limit_{name}_batches"
         limit = value_of(config, key)
         if isinstance(limit, float) and limit != 0 and not apply_limit(count, limit):
-            message = f"{limit:g} of {_batches(count)} is less than one batch"
-            raise ConfigError(message, key=key, hint=f"{key}=1 for one batch, or {key}=1.0")
+            raise ConfigError(
+                f"{limit:g} of {_batches(count)} is less than one batch",
+                key=key,
+                hint=f"{key}=1 for one batch, or {key}=1.0",
+            )
     interval = value_of(config, "trainer.val_check_interval")
     in_epoch = value_of(config, "trainer.check_val_every_n_epoch") is not None
     is_validated = config.spec.num_val and config.trainer.get("limit_val_batches") != 0
@@ -196,35 +194,36 @@ def check_plateau(config: DictConfig) -> None:
     if first is None or first <= due:
         return
     epochs = -(-first // an_epoch)
-    key = "scheduler.frequency"
-    value: object = epochs
+    hint = f"scheduler.frequency={epochs}"
     if in_steps:
-        key = "scheduler.interval"
-        value = "epoch"
+        hint = "scheduler.interval=epoch"
     raise ConfigError(
         f"{monitor} is first known after {_batches(first)}, but the scheduler needs it after {due:,}",
-        key=key,
-        hint=f"{key}={value}",
+        key=hint.partition("=")[0],
+        hint=hint,
     )
 
 
 def _check_unbounded(config: DictConfig, length: RunLength) -> None:
     why = "max_time or a callback ends the run"
-    keys = [_OF_TOTAL]
+    keys = ["spec.total_steps"]
     instead = "trainer.max_epochs=N or trainer.max_steps=N as well"
     if not length.is_known:
         why = (
             f"the loader of {config.data.get('_target_')} does not state how many batches it has"
         )
         instead = "trainer.max_steps=N trainer.max_epochs=-1"
-        keys = [_OF_TOTAL, _OF_EPOCH]
+        keys += ["spec.steps_per_epoch"]
     for entry in walk(config):
         if entry.is_interpolation and any(key in str(entry.raw) for key in keys):
             hint = f"{instead}, or {entry.key}=NUMBER"
             if entry.key.startswith("scheduler."):
                 hint += ", or scheduler=none"
-            message = f"it depends on the number of steps, which is not known: {why}"
-            raise ConfigError(message, key=entry.key, hint=hint)
+            raise ConfigError(
+                f"it depends on the number of steps, which is not known: {why}",
+                key=entry.key,
+                hint=hint,
+            )
 
 
 def _first_validation(config: DictConfig, length: RunLength) -> int | None:
@@ -345,10 +344,11 @@ def check_callbacks(config: DictConfig) -> None:
                 raise ConfigError(f"{name} cannot be used: {why}", key=key, hint=instead)
     averaging = [key for key, kind in chosen.items() if issubclass(kind, WeightAveraging)]
     if len(averaging) > 1:
-        message = (
-            f"{averaging[0]} averages the weights already, and a checkpoint holds one average"
+        raise ConfigError(
+            f"{averaging[0]} averages the weights already, and a checkpoint holds one average",
+            key=averaging[1],
+            hint=f"~{averaging[1]}, or ~{averaging[0]}",
         )
-        raise ConfigError(message, key=averaging[1], hint=f"~{averaging[1]}, or ~{averaging[0]}")
     for key, kind in chosen.items():
         if issubclass(kind, lightning_callbacks.GradientAccumulationScheduler):
             _check_accumulation(config, key)
@@ -364,23 +364,21 @@ def classes_in(config: DictConfig) -> Iterator[tuple[str, Any]]:
 
 
 def _check_accumulation(config: DictConfig, key: str) -> None:
-    message = ""
-    hint = f"~{key}, or trainer.accumulate_grad_batches=1"
     if is_lbfgs(config):
-        message = "LBFGS cannot accumulate batches"
         hint = f"~{key}, or optimizer=adamw"
-    elif config.trainer.get("accumulate_grad_batches", 1) != 1:
+        raise ConfigError("LBFGS cannot accumulate batches", key=key, hint=hint)
+    if config.trainer.get("accumulate_grad_batches", 1) != 1:
         message = "trainer.accumulate_grad_batches says how many batches are accumulated"
-    else:
-        for entry in walk(config):
-            text = ""
-            if entry.is_interpolation:
-                text = str(entry.raw)
-            if "${spec.total_steps}" in text or "${spec.steps_per_epoch}" in text:
-                message = f"it changes the number of optimizer steps, which {entry.key} is computed from"
-                hint = "scheduler=none or scheduler=plateau, or a fixed trainer.accumulate_grad_batches=…"
-    if message:
+        hint = f"~{key}, or trainer.accumulate_grad_batches=1"
         raise ConfigError(message, key=key, hint=hint)
+    for entry in walk(config):
+        text = str(entry.raw) * entry.is_interpolation
+        if "${spec.total_steps}" in text or "${spec.steps_per_epoch}" in text:
+            message = (
+                f"it changes the number of optimizer steps, which {entry.key} is computed from"
+            )
+            hint = "scheduler=none or scheduler=plateau, or a fixed trainer.accumulate_grad_batches=…"
+            raise ConfigError(message, key=key, hint=hint)
 
 
 def check_whitening(trainer: Any, model: nn.Module, input_shape: Sequence[int]) -> None:
@@ -396,23 +394,20 @@ _COUNTS = ("epoch", "step")
 
 def score_names(config: DictConfig, names: Mapping[str, Sequence[str]]) -> list[str]:
     """Names of the metrics that a job will log."""
-    is_tested = config.spec.num_test and config.trainer.get("limit_test_batches") != 0
-    tested = []
-    if is_tested:
-        tested = [f"test/{name.removeprefix('val/')}" for name in names["val"]]
-    validated = names["val"]
-    if why_no_validation(config)[0]:
-        validated = ()
-    return [*names["train"], *validated, *tested]
+    found = [*names["train"]]
+    if not why_no_validation(config)[0]:
+        found += names["val"]
+    if config.spec.num_test and config.trainer.get("limit_test_batches") != 0:
+        found += [f"test/{name.removeprefix('val/')}" for name in names["val"]]
+    return found
 
 
 def check_monitors(config: DictConfig, names: Mapping[str, Sequence[str]]) -> None:
     """Refuse to monitor a metric that will not be logged."""
     without, instead = why_no_validation(config)
-    validated = names["val"]
-    if without:
-        validated = ()
-    logged = [*names["train"], *validated]
+    logged = [*names["train"]]
+    if not without:
+        logged += names["val"]
     for node, monitor in monitors(config):
         key = f"{node}.monitor"
         if monitor in logged or monitor in _COUNTS or monitor.startswith("lr-"):
@@ -462,9 +457,10 @@ def _check_filename(
         if is_best and Path(path).name == "last.ckpt":
             raise ValueError("the last checkpoint already has the name last.ckpt")
     except (KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
-        hint = f"{key}='best-{{epoch:02d}}'"
         raise ConfigError(
-            f"{filename!r} cannot name a checkpoint: {error}", key=key, hint=hint
+            f"{filename!r} cannot name a checkpoint: {error}",
+            key=key,
+            hint=f"{key}='best-{{epoch:02d}}'",
         ) from error
 
 
@@ -472,8 +468,5 @@ def monitors(config: DictConfig) -> Iterator[tuple[str, str]]:
     """Key of each node that follows a metric, and the metric."""
     for key in [*(f"callbacks.{name}" for name in config.get("callbacks") or {}), "scheduler"]:
         node = OmegaConf.select(config, key)
-        monitor = None
-        if isinstance(node, DictConfig):
-            monitor = node.get("monitor")
-        if isinstance(monitor, str):
+        if isinstance(node, DictConfig) and isinstance(monitor := node.get("monitor"), str):
             yield key, monitor

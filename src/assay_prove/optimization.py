@@ -39,13 +39,12 @@ class Curve:
 
     rates: Sequence[float] = ()
     note: str = ""
-    complete: bool = False
     given: float = 0.0
-    scheduled: bool = False
+    is_whole_schedule: bool = False
 
     def warnings(self) -> Iterator[str]:
         """What is unlikely to be meant, in words."""
-        if not (self.complete and self.scheduled) or len(self.rates) < 2:
+        if not self.is_whole_schedule or len(self.rates) < 2:
             return
         total = len(self.rates)
         highest = max(self.rates)
@@ -92,7 +91,7 @@ def lr_curve(
         _check_moves(rates, initial)
         if steps > _SHOWN:
             notes.append(f"the first {_SHOWN:,} of {steps:,} steps")
-        return Curve(rates * min(steps, _SHOWN), "; ".join(notes), total is not None, initial)
+        return Curve(rates * min(steps, _SHOWN), "; ".join(notes))
     complete = total is not None
     end = time.perf_counter() + seconds
     with warnings.catch_warnings():
@@ -107,7 +106,7 @@ def lr_curve(
                 break
     if complete:
         _check_moves(rates, initial)
-    return Curve(rates, "; ".join(notes), complete, initial, scheduled=True)
+    return Curve(rates, "; ".join(notes), initial, complete)
 
 
 def _is_due(step: int, schedule: Mapping[str, Any], length: RunLength) -> bool:
@@ -120,9 +119,9 @@ def _is_due(step: int, schedule: Mapping[str, Any], length: RunLength) -> bool:
 
 def _highest(optimizer: Optimizer, step: int) -> float:
     rates = [float(group["lr"]) for group in optimizer.param_groups]
-    wrong = next((rate for rate in rates if not 0 <= rate < math.inf), None)
-    if wrong is not None:
-        raise ValueError(f"lr is {wrong:g} at step {step:,}; expected at least 0")
+    for rate in rates:
+        if not 0 <= rate < math.inf:
+            raise ValueError(f"lr is {rate:g} at step {step:,}; expected at least 0")
     return max(rates)
 
 
@@ -149,8 +148,7 @@ def follow_lr(
     key = "param_groups"
     try:
         peak = getattr(parts["optimizer"], "keywords", {}).get("lr") or 0.0
-        trained = [p for p in model.parameters() if p.requires_grad]
-        groups = trained
+        groups = [p for p in model.parameters() if p.requires_grad]
         if parts["param_groups"] is not None:
             groups = parts["param_groups"](model, peak)
         key = "optimizer"
@@ -173,15 +171,12 @@ def unfinished_schedule_warnings(config: DictConfig, length: RunLength) -> list[
     node = config.get("scheduler")
     if not isinstance(node, DictConfig) or length.total_steps is None:
         return []
-    an_epoch = node.get("interval", "epoch") == "epoch"
-    steps_between = 1
-    if an_epoch:
-        steps_between = length.steps_per_epoch
-    interval = steps_between * int(node.get("frequency") or 1)
-    steps = length.total_steps // interval
+    interval = int(node.get("frequency") or 1)
     unit = "steps"
-    if an_epoch:
+    if node.get("interval", "epoch") == "epoch":
+        interval *= length.steps_per_epoch
         unit = "epochs"
+    steps = length.total_steps // interval
     return [
         f"scheduler.{name}={count}: this run has {steps:,} {unit}, so the schedule will not finish"
         for name in ("T_max", "total_iters", "total_steps", "lr_lambda.total_steps")

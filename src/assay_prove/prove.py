@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 import warnings
@@ -9,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
-import lightning as L
 import msgspec
 import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -69,7 +69,6 @@ from assay_prove.step import (
     as_fake,
     batch_sizes,
     check_capacity,
-    copy_parts,
     model_on_meta,
     module_on_meta,
     prove_step,
@@ -143,10 +142,10 @@ class Prover:
         self, config: DictConfig, node: Mapping[str, Any], stated: bool
     ) -> tuple[Spec | None, Mapping[str, int | None], Sequence[str]]:
         """Spec, batches and notes."""
-        data = {key: value for key, value in node.items() if key not in ("seed", "source")}
-        source = None
-        if not stated:
-            source = node.get("source")
+        ignored = ["seed"]
+        if stated:
+            ignored += ["source"]
+        data = {key: value for key, value in node.items() if key not in ignored}
 
         def look() -> Any:
             if stated:
@@ -158,7 +157,7 @@ class Prover:
 
         known: tuple[Spec | None, Mapping[str, int | None], Sequence[str]]
         known = self._memoize(
-            "data", [data, source, pretrained_inputs(config), takes_codes(config)], look
+            "data", [data, pretrained_inputs(config), takes_codes(config)], look
         )
         return known
 
@@ -188,8 +187,8 @@ class Prover:
         scores = score_names(config, trial.names)
         check_checkpoint_names(config, scores)
         precision = trainer.precision_plugin
-        model_of = [nodes["model"], nodes.get("finetune"), str(trainer.precision)]
-        model_of.append(config.trainer.get("channels_last"))
+        last = config.trainer.get("channels_last")
+        model_of = [nodes["model"], nodes.get("finetune"), str(trainer.precision), last]
         model, finetune = self._memoize(
             "model", model_of, lambda: model_on_meta(config, precision)
         )
@@ -213,12 +212,12 @@ class Prover:
         ]
         proof_of += [str(batch), str(trainer.accelerator)]
         optimization = self._parts(config, ("metrics", *OPTIMIZATION), build_optimization)
-        followed_parts = copy_parts(optimization)
+        followed_parts = copy.deepcopy(optimization)
         fake = self._memoize("fake", model_of, lambda: as_fake(model, self._mode))
+        seconds = _GLANCE_SECONDS
+        if curve:
+            seconds = _CURVE_SECONDS
         with self._mode:
-            seconds = _GLANCE_SECONDS
-            if curve:
-                seconds = _CURVE_SECONDS
             followed = follow_lr(config, followed_parts, fake, length, seconds)
         parts = TriedParts(config, model, loss, tried["metrics"], optimization, precision)
         sizes = batch_sizes(config)
@@ -275,7 +274,7 @@ class Prover:
             parts = build_parts(config)
             judged, _ = self._made.setdefault("parts", ({}, part_nodes(config)))
             judged.update(parts)
-            return copy_parts(parts)
+            return copy.deepcopy(parts)  # so that what an object in them may count stays as it is
 
         return dict(self._memoize("parts", [*names, *nodes.values()], build_and_copy))
 
@@ -291,12 +290,10 @@ class Prover:
             "module", [plain_node(config, "module")], lambda: module_on_meta(config, precision)
         )
         check_manual(config, module)
-        why = "a custom LightningModule defines its own steps"
-        notes = notes_on_hyper_parameters(module, self._made.get("datamodule"))
         return {
             **_count(module),
-            "notes": notes,
-            "unproven": why,
+            "notes": notes_on_hyper_parameters(module, self._made.get("datamodule")),
+            "unproven": "a custom LightningModule defines its own steps",
             "warnings": [*of_trainer, *warned],
         }
 
@@ -383,9 +380,10 @@ def class_names(config: DictConfig) -> dict[str, str]:
 
 def _check_loss(loss: Any) -> nn.Module:
     if not isinstance(loss, nn.Module):
-        message = f"expected a torch.nn.Module, got a {type(loss).__name__}"
         raise ConfigError(
-            message, key="loss", hint="write a class, with the function in its forward"
+            f"expected a torch.nn.Module, got a {type(loss).__name__}",
+            key="loss",
+            hint="write a class, with the function in its forward",
         )
     return loss
 
@@ -427,10 +425,9 @@ def _batch(config: DictConfig, trial: SmokeResult, precision: str) -> Batch:
     )
     spec = config.spec
     dtype = input_dtype(precision, str(spec.get("input_dtype", "float32")))
-    if trial.target_dtype.is_floating_point:
+    target_dtype = trial.target_dtype
+    if target_dtype.is_floating_point:
         target_dtype = input_dtype(precision)
-    else:
-        target_dtype = trial.target_dtype
     shape = spec.get("train_shape") or spec.input_shape
     return Batch((rows, *shape), dtype, (rows, *trial.targets), target_dtype)
 

@@ -97,16 +97,14 @@ def check_shares(config: DictConfig) -> None:
         fewest = samples // processes
         most = -(-samples // (size * processes))
         if samples and fewest < most:
-            key = "trainer.devices"
-            instead = samples
+            hint = f"trainer.devices={samples}"
             if fewest:
-                key = "data.eval_batch_size"
-                instead = 2
+                hint = "data.eval_batch_size=2"
             raise ConfigError(
                 f"{processes} processes cannot share {samples:,} {subset} samples so that each has as many "
                 "batches, which a custom LightningModule needs",
-                key=key,
-                hint=f"{key}={instead}",
+                key=hint.partition("=")[0],
+                hint=hint,
             )
 
 
@@ -128,9 +126,10 @@ def memory_in_shards(
             strategy.sharding(mesh).module(module)
         return take_step(module, batch, parts.precision, config.model, mode).memory
     except StepError as error:
-        hint = "device=ddp, or a model that shards itself in configure_model(mesh)"
         raise ConfigError(
-            f"in shards a training step fails: {error}", key="device", hint=hint
+            f"in shards a training step fails: {error}",
+            key="device",
+            hint="device=ddp, or a model that shards itself in configure_model(mesh)",
         ) from error
     finally:
         torch.distributed.destroy_process_group()

@@ -75,10 +75,9 @@ def show_sweep(console: Console, reports: Sequence[Report]) -> None:
         overrides = " ".join(override for override in report.overrides if override not in common)
         step = report.step
         flops = "unproven"
-        if step:
-            flops = format_flops(step.flops)
         peak = ""
         if step:
+            flops = format_flops(step.flops)
             peak = format_bytes(step.memory.peak)
         table.add_row(
             str(number),

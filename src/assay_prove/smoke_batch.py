@@ -51,17 +51,13 @@ def check_micro_batch(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -
     size = config.trainer.get("micro_batch")
     if size is None:
         return
-    callbacks = trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
     weighing = [
-        type(callback).__name__
-        for callback in callbacks
+        f" with {type(callback).__name__}"
+        for callback in trainer.callbacks  # type: ignore[attr-defined]  # a plain attribute
         if getattr(callback, "weighs_classes", False)
     ]
     if weighing or not is_mean_over_samples(loss):
-        weigher = ""
-        if weighing:
-            weigher = f" with {weighing[0]}"
-        name = type(loss).__name__ + weigher
+        name = type(loss).__name__ + "".join(weighing[:1])
         raise ConfigError(
             f"{name} is not known to be a mean over samples, so micro-batches could change the loss",
             key=MICRO_BATCH,
@@ -75,9 +71,10 @@ def check_micro_batch(config: DictConfig, loss: nn.Module, trainer: L.Trainer) -
             hint=WHOLE_BATCH,
         )
     if size == "auto" and isinstance(trainer.strategy, DDPStrategy):
-        message = "one process would repeat its step while the others wait for its gradients"
         raise ConfigError(
-            message, key=MICRO_BATCH, hint=f"{MICRO_BATCH}=32, the same in all processes"
+            "one process would repeat its step while the others wait for its gradients",
+            key=MICRO_BATCH,
+            hint=f"{MICRO_BATCH}=32, the same in all processes",
         )
 
 
@@ -126,22 +123,20 @@ def try_parts(
         warnings.simplefilter("ignore")  # a made-up batch may lack a class
         torch.default_generator.manual_seed(0)  # of the CPU alone, which is forked here
         task = task_of(config.spec.task)
-        model = _Outputs(task.output_shape(config.spec, int(config.spec.num_outputs)))
+        plain = batch = _smoke_batch(config, _MANY)
         views = None
+        num_views = 1
         if task.compares_views:
             views = augment
+            num_views = _num_views(config, augment)
         stand_in = Module(
-            model=model,
+            model=_Outputs(task.output_shape(config.spec, int(config.spec.num_outputs))),
             task=task,
             loss=loss,
             optimizer=torch.optim.SGD,
             metrics=metrics,
             augment=views,
         )
-        plain = batch = _smoke_batch(config, _MANY)
-        num_views = 1
-        if task.compares_views:
-            num_views = _num_views(config, augment)
 
         def train() -> Observation | None:
             stand_in.training_step(batch, 0)
@@ -156,10 +151,9 @@ def try_parts(
         if augment is not None and not task.compares_views:
             batch = _try_augment(config, augment, loss, stand_in)
         names["train"] = _try_stage(config, "train", stand_in, stand_in.train_tracker, train)
+    compared = torch.zeros(1, dtype=torch.int64)
     if num_views == 1:
         compared = task.loss_targets(*batch, None)
-    else:
-        compared = torch.zeros(1, dtype=torch.int64)
     inputs = tuple(batch[0].shape[1:])
     return SmokeResult(names, inputs, tuple(compared.shape[1:]), compared.dtype, num_views)
 
@@ -207,9 +201,8 @@ def _try_augment(
     loss: nn.Module,
     stand_in: Module,
 ) -> tuple[Tensor, Tensor]:
-    samples, labels = _smoke_batch(config, _FEW)
-    inputs = samples
-    targets = task_of(config.spec.task).loss_targets(samples, labels, None)
+    inputs, labels = _smoke_batch(config, _FEW)
+    targets = task_of(config.spec.task).loss_targets(inputs, labels, None)
     try:
         batch: tuple[Tensor, Tensor] = augment(inputs, targets)
     except Exception as error:
@@ -277,8 +270,12 @@ def _num_views(config: DictConfig, augment: Any) -> int:
     try:
         views, samples = augment(inputs, targets)
     except Exception as error:
-        text = f"cannot be applied to inputs {list(inputs.shape[1:])}: {_text(error)}"
-        raise _error(error, "augment", text, "transforms for samples of this shape") from error
+        raise _error(
+            error,
+            "augment",
+            f"cannot be applied to inputs {list(inputs.shape[1:])}: {_text(error)}",
+            "transforms for samples of this shape",
+        ) from error
     counts = samples.new_zeros(1)
     if samples.ndim == 1 and len(samples) == len(views) and not samples.is_floating_point():
         counts = samples.unique(return_counts=True)[1]
@@ -322,18 +319,16 @@ def _try_stage(
             _check_reset(metric, copied)
         except Exception as error:
             key = f"metrics.{stage}.metrics.{str(name).removeprefix(f'{tracker.stage}/')}"
-            message = f"{type(metric).__name__} cannot score {_targets_in_words(config)}: {_text(error)}"
-            full_key = key
             if OmegaConf.select(config, key) is None:
-                full_key = f"metrics.{stage}"
-            if frame := user_frame(error) or definition_place(metric.compute):
-                raise _error(
-                    error, full_key, f"{message} ({frame})", f"~{full_key} leaves it out"
-                ) from error
-            unlabelled = suits
+                key = f"metrics.{stage}"
+            message = f"{type(metric).__name__} cannot score {_targets_in_words(config)}: {_text(error)}"
+            hint = suits
             if not targets.numel():
-                unlabelled = "the data has no labels: metrics=none"
-            raise _error(error, full_key, message, unlabelled) from error
+                hint = "the data has no labels: metrics=none"
+            if frame := user_frame(error) or definition_place(metric.compute):
+                message = f"{message} ({frame})"
+                hint = f"~{key} leaves it out"
+            raise _error(error, key, message, hint) from error
     tracker.update(*observed)
     names = [name for name, value in tracker.compute().items() if is_scalar(value)]
     tracker.reset()
@@ -345,15 +340,15 @@ def _check_reset(before: Metric, after: Metric) -> None:
     within = [one for one in after.modules() if isinstance(one, Metric)]
     if any(one.metric_state or type(one).reset is not Metric.reset for one in within):
         return
-    values = [
+    first, second = (
         {
             name: value
             for name, value in vars(one).items()
             if not (name.startswith("_") or callable(value))
         }
         for one in (before, after)
-    ]
-    if repr(values[0]) != repr(values[1]):
+    )
+    if repr(first) != repr(second):
         raise ValueError(
             "its reset() does not clear what it counts; self.add_state in its __init__ declares it"
         )
@@ -376,9 +371,7 @@ def _text(error: Exception) -> str:
 
 def definition_place(function: Any) -> str:
     """Where the user has written a function or method, such as `my_project/net.py:12`; else empty."""
-    code = None
-    if callable(function):
-        code = getattr(inspect.unwrap(function), "__code__", None)
+    code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None or not is_users_own(code.co_filename):
         return ""
     return f"{display_path(code.co_filename)}:{code.co_firstlineno}"

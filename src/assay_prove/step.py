@@ -159,12 +159,11 @@ def dense_parts(tensor: Any) -> tuple[torch.Tensor, ...]:
 def layer_at_fault(error: Exception, model: nn.Module) -> tuple[str, str]:
     """The innermost layer that raised an error: its name, and a description with its inputs."""
     names = {layer: name for name, layer in model.named_modules()}
-    frames = [
-        frame
+    calls = [
+        called
         for frame, _ in traceback.walk_tb(error.__traceback__)
-        if frame.f_code is MODULE_CALL
+        if frame.f_code is MODULE_CALL and (called := frame.f_locals)["self"] in names
     ]
-    calls = [called for frame in frames if (called := frame.f_locals)["self"] in names]
     if not calls:
         return "", ""
     layer = calls[-1]["self"]
@@ -195,11 +194,10 @@ def _key_of_layer(name: str, node: Any, key: str) -> str:
 
 def _shapes(values: list[Any]) -> str:
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    usual = all(tensor.dtype is torch.float32 for tensor in tensors)
-    kinds = [
-        "" if usual else f" {str(tensor.dtype).removeprefix('torch.')}" for tensor in tensors
-    ]
-    named = [f"{list(tensor.shape)}{kind}" for tensor, kind in zip(tensors, kinds, strict=True)]
+    named = [str(list(tensor.shape)) for tensor in tensors]
+    if any(tensor.dtype is not torch.float32 for tensor in tensors):
+        kinds = [str(tensor.dtype).removeprefix("torch.") for tensor in tensors]
+        named = list(map(" ".join, zip(named, kinds, strict=True)))
     return " and ".join(named) or "no tensor"
 
 
@@ -253,9 +251,7 @@ def check_capacity(
     needed = memory.peak * processes
     if not whole:
         needed -= memory.activations * processes
-    where = "this machine"
-    if device.type != "cpu":
-        where = str(device)
+    where = "this machine" if device.type == "cpu" else str(device)
     text = f"a step takes about {format_bytes(needed)}, and {where} has {format_bytes(available)}"
     if not available or needed <= _NEAR * available:
         free = free_device_memory(device)
@@ -369,17 +365,22 @@ def take_step(
         return shape
 
     with mode or nullcontext(), SameType():  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        configured: Any = module.configure_optimizers()
-        optimizer = configured
-        if isinstance(configured, dict):
-            optimizer = configured["optimizer"]
+        optimizer: Any = module.configure_optimizers()
+        if isinstance(optimizer, dict):
+            optimizer = optimizer["optimizer"]
         step()
-        parameters = list(module.parameters())
-        values = [value for state in optimizer.state.values() for value in state.values()]
-        state = [value for value in values if isinstance(value, torch.Tensor)]
-        grads = [part for p in parameters if p.grad is not None for part in dense_parts(p.grad)]
-        held = [part for one in (*parameters, *module.buffers()) for part in dense_parts(one)]
-        parts = held, grads, [part for one in state for part in dense_parts(one)]
+        held = (*module.parameters(), *module.buffers())
+        grads = (parameter.grad for parameter in module.parameters())
+        state = (value for state in optimizer.state.values() for value in state.values())
+        parts = [
+            [
+                part
+                for one in tensors
+                if isinstance(one, torch.Tensor)
+                for part in dense_parts(one)
+            ]
+            for tensors in (held, grads, state)
+        ]
         with (
             LiveMemory(itertools.chain(*parts)) as memory,
             FlopCounterMode(display=False) as flops,
@@ -485,11 +486,6 @@ class TriedParts:
     precision: Precision
 
 
-def copy_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """The same parts to try, so that what an object in them may count stays as it is."""
-    return {name: copy.deepcopy(part) for name, part in parts.items()}
-
-
 def prove_step(
     parts: TriedParts,
     batch: Batch,
@@ -563,13 +559,12 @@ def _build_step_module(parts: TriedParts, model: nn.Module, loss: nn.Module) -> 
     if task_of(config.spec.task).has_real_targets and config.data.get("standardize_targets"):
         numbers = int(config.spec.num_targets)
         scale = TargetScale([0.0] * numbers, [1.0] * numbers)
-    others = {"loss": loss, "metrics": parts.metrics, **copy_parts(parts.optimization)}
+    others = {"loss": loss, "metrics": parts.metrics, **copy.deepcopy(parts.optimization)}
     return assemble_module(config, model, others, target_scale=scale)
 
 
 def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> AssayError:
     """The error for a step that fails."""
-    key = error.key or error.stage
     if isinstance(error.__cause__, AssayError):
         return error.__cause__
     if "NVIDIA driver" in str(error):
@@ -591,23 +586,25 @@ def _to_config_error(config: DictConfig, error: StepError, batch: Batch) -> Assa
     if " in training" in error.where:
         hint = "data.drop_last=true leaves out the smaller last batch; or another data.batch_size"
     if error.stage == "backward" and "scalar outputs" in str(error):
-        message = "returns several values for a batch; a training step needs a single value"
-        return ConfigError(message, key="loss", hint="take their mean in its forward")
+        return ConfigError(
+            "returns several values for a batch; a training step needs a single value",
+            key="loss",
+            hint="take their mean in its forward",
+        )
     if error.stage == "backward" and "does not require grad" in str(error):
         return ConfigError(
             "a training step fails: the loss does not depend on the model's parameters",
-            key=key,
+            key=error.key,
             hint="leave out .detach(), .item() and torch.no_grad() in the model and the loss",
         )
-    if error.stage in ("optimizer", "backward"):
-        choices = "model or loss"
-        if error.stage == "optimizer":
-            choices = "optimizer"
-        hint = f"choose another {choices}"
-        if "fused" in str(error):  # auto cannot know of each model that its gradients are sparse
-            key = "optimizer.fused"
-            hint = "optimizer.fused=null"
-    return ConfigError(text, key=key, hint=hint)
+    if error.stage == "backward":
+        hint = "choose another model or loss"
+    if error.stage == "optimizer":
+        hint = "choose another optimizer"
+    # auto cannot know of each model that its gradients are sparse
+    if error.stage in ("optimizer", "backward") and "fused" in str(error):
+        return ConfigError(text, key="optimizer.fused", hint="optimizer.fused=null")
+    return ConfigError(text, key=error.key, hint=hint)
 
 
 def _of_integers(config: DictConfig, dtype: str) -> str:
@@ -617,10 +614,9 @@ def _of_integers(config: DictConfig, dtype: str) -> str:
     takes = "; an embedding takes int64"
     if dtype in ("int32", "int64"):
         takes = ", which an embedding takes"
-    is_custom = "dtype" not in (OmegaConf.select(config, "data.source") or {})
-    instead = "data.source.dtype=float32"
-    if is_custom:
-        instead = "return floating-point numbers from the data set"
+    instead = "return floating-point numbers from the data set"
+    if "dtype" in (OmegaConf.select(config, "data.source") or {}):
+        instead = "data.source.dtype=float32"
     return f"the inputs are {dtype}{takes}; for floating-point inputs: {instead}"
 
 

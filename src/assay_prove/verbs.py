@@ -72,5 +72,8 @@ def save_plot(figure: Figure, path: Path) -> None:
 def check_ending(option: str, path: Path | None, *endings: str) -> None:
     """Refuse an output file whose name says another format."""
     if path is not None and path.suffix.lower() not in endings:
-        expected = f"expected a name that ends in {', '.join(endings)}, got {path.name}"
-        raise ConfigError(expected, key=option, hint=f"{option} {path.with_suffix(endings[0])}")
+        raise ConfigError(
+            f"expected a name that ends in {', '.join(endings)}, got {path.name}",
+            key=option,
+            hint=f"{option} {path.with_suffix(endings[0])}",
+        )

@@ -22,6 +22,7 @@ from assay.assemble.trainer import check_device, silence_lightning
 from assay.assemble.trainer_options import refuse_foreign_ranks
 from assay.callbacks.seed_each_step import SeedEachStep
 from assay.compose.compose import compose, job_config
+from assay.config.serialize import value_of
 from assay.config.unread_keys import OUR_DATA
 from assay.data.core.data_module import DataModule
 from assay.data.core.rendering import sample_names
@@ -133,10 +134,10 @@ def _check_test_source(config: DictConfig, given: dict[str, Any]) -> None:
     for key in given:
         parent, _, name = key.rpartition(".")
         other = f"{parent}.test_{name}"
-        value = None
-        if parent == "data.source":
-            value = OmegaConf.select(config, other)
-        if value is not None and other not in given:
+        if parent != "data.source" or other in given:
+            continue
+        value = OmegaConf.select(config, other)
+        if value is not None:
             raise ConfigError(
                 f"this would not be tested: the run's test subset is {other}={value}",
                 key=key,
@@ -224,7 +225,8 @@ def evaluate(
     refuse_foreign_ranks()
     run_dir = Path(run)
     record = RunRecord.load(run_dir)
-    config = read_config(run_dir, (*trusted_packages, *typed_packages(overrides)))
+    packages = (*trusted_packages, *typed_packages(overrides))
+    config = read_config(run_dir, packages)
     path = checkpoint_path(run_dir, checkpoint)
     trained = read_trained(config, run_dir)
     ended = describe_ending(run_dir, path)
@@ -235,8 +237,8 @@ def evaluate(
     is_writable = os.access(run_dir, os.W_OK)
     notes = list[str]()
     if threshold is not None:
-        predictor = read_predictor(run_dir, checkpoint, "cpu", trusted_packages)
-        set_threshold(predictor, run_dir, threshold)
+        predictor = read_predictor(run_dir, checkpoint, "cpu", packages)
+        set_threshold(predictor, run_dir, threshold, packages)
         record.threshold = dict(predictor.about_threshold)
         notes += [note for note in predictor.notes if note not in ended]
     with (
@@ -283,10 +285,8 @@ def _test(
         # by the augmentation
         views = "spec" in config and task_of(config.spec.task).compares_views
         config.update({key: None for key in _NOT_NEEDED if not (views and key == "augment")})
-        if has_weights(config):
-            config.model.weights = (
-                None  # the checkpoint's take their place, and the file may be gone
-            )
+        if has_weights(config):  # the checkpoint's take their place, and the file may be gone
+            config.model.weights = None
         config.trainer.update(
             {"devices": 1, "num_nodes": 1, "strategy": "auto", "profiler": None}
         )
@@ -302,11 +302,7 @@ def _test(
     if digest:
         same = digest == record.data_sha256
     if not same and not other:
-        raise AssayError(
-            f"the data is not what {run_dir} was trained on: its SHA-256 differs, so its test "
-            "subset may hold samples that were trained",
-            hint="restore it; to test the present data, name it: data.source.KEY=VALUE",
-        )
+        raise changed_data_error(run_dir)
     trainer = build(
         config,
         "trainer",
@@ -370,6 +366,15 @@ def _test(
     return found, predictions
 
 
+def changed_data_error(run_dir: Path) -> AssayError:
+    """The error for data of a run that is no longer what it was."""
+    return AssayError(
+        f"the data is not what {run_dir} was trained on: its SHA-256 differs, so its test "
+        "subset may hold samples that were trained",
+        hint="restore it; to test the present data, name it: data.source.KEY=VALUE",
+    )
+
+
 def read_trained(config: DictConfig, run_dir: Path) -> FittedPreprocessing | None:
     """What the run knows of its data; None of a datamodule of somebody's own."""
     spec: Any = OmegaConf.to_container(config.get("spec") or OmegaConf.create(), resolve=True)
@@ -388,15 +393,13 @@ def read_data(
     digest: str,
 ) -> L.LightningDataModule:
     """The data of a config as its run prepares it."""
-    source = OmegaConf.select(config, "data.source")
-    in_place = config.data.get("task") is not None  # of whatever the source would find
+    # a few rows may look like another task; data.task counts before what the source finds
     if (
-        isinstance(source, DictConfig)
-        and source.get("task") == "auto"
-        and trained
-        and not in_place
+        trained
+        and config.data.get("task") is None
+        and value_of(config, "data.source.task") == "auto"
     ):
-        source.task = trained.spec.task  # a few rows may look like another one
+        config.data.source.task = trained.spec.task
     L.seed_everything(config.seed, workers=True, verbose=False)
     data: Any = build(config, "data")
     if not isinstance(data, DataModule):

@@ -20,7 +20,7 @@ from assay.targets.trust import check_addresses, trust, typed_packages
 from assay.task.predictions import StoredPredictions
 from assay_analysis.out_of_fold import gather_folds, mean_scores
 from assay_serve.ensemble import read_members
-from assay_serve.evaluate import change_data, read_data, read_trained
+from assay_serve.evaluate import change_data, changed_data_error, read_data, read_trained
 from assay_serve.kept_predictions import warnings_of
 from assay_serve.threshold import describe_scores, set_threshold
 
@@ -72,11 +72,10 @@ def evaluate_members(
     checkpoint: Literal["best", "last"] = "best",
     split: Literal["", "train", "val", "test"] = "",
     threshold: str | None = None,
-    trusted_packages: Sequence[str] = (),
     config_dir: Path | None = None,
 ) -> MembersEvaluation:
     """Test the mean of several runs as `evaluate` tests a run; nothing is kept."""
-    packages = (*trusted_packages, *typed_packages(overrides))
+    packages = typed_packages(overrides)
     first = members.run_dirs[0]
     with silence_lightning(), threads_of(RunRecord.load(first)):
         opened = [
@@ -142,10 +141,7 @@ def _open_data(
         raise AssayError(f"{run_dir}: a custom datamodule does not say which samples it tests")
     same = data.digest() == digest
     if not (same or other):
-        raise AssayError(
-            f"the data is not what {run_dir} was trained on: its SHA-256 differs",
-            hint="restore it; to test the present data, name it: data.source.KEY=VALUE",
-        )
+        raise changed_data_error(run_dir)
     if same and data.split.folds:
         if split not in ("", "test"):
             raise ConfigError(f"the {split} samples of each fold are others", key="--split")

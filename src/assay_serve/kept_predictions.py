@@ -69,13 +69,12 @@ class KeepPredictions(Callback):
 
     @override
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        module = cast("Any", pl_module)
-        data = cast("Any", trainer).datamodule
-        self._task = task_of(data.spec.task)
+        module: Any = pl_module
+        of_test: Any = trainer
+        self._task = task_of(of_test.datamodule.spec.task)
         self._kind = module.prediction_kind
-        order = cast("Any", trainer).test_dataloaders.order
-        counted = (rows for batch, rows in enumerate(order.batches(0)) if order.counts(batch))
-        self._order = counted
+        order = of_test.test_dataloaders.order
+        self._order = (rows for batch, rows in enumerate(order.batches(0)) if order.counts(batch))
         self._num_samples = order.num_samples
         self._counts = order.counts
 
@@ -93,9 +92,8 @@ class KeepPredictions(Callback):
             return
         try:
             self._take(outputs)
-        except (
-            Exception
-        ) as error:  # of a custom task or module; the run has been trained all the same
+        # of a custom task or module; the run has been trained all the same
+        except Exception as error:
             self.problem = f"{self._task.name} fails: {describe_error(error)}"
 
     def _take(self, outputs: Any) -> None:
@@ -113,19 +111,17 @@ class KeepPredictions(Callback):
             )
             return
         self.num_seen += len(positions)
+        block = positions, predictions, targets
         chosen = self._choose(positions, 4 * (predictions.shape[1] + targets[0].numel() + 1))
         if chosen is not None:
-            positions = positions[chosen]
-            chosen = chosen.to(predictions.device)
-            predictions = predictions[chosen]
-            targets = targets[chosen]
+            positions, predictions, targets = (part[chosen.to(part.device)] for part in block)
         self._pending.append((positions, predictions, targets))
         if len(self._pending) >= _FLUSH_EVERY:
             self._flush()
 
     def _choose(self, positions: Tensor, bytes_each: int) -> Tensor | None:
         """Which of a batch are kept; None for all."""
-        most = self._max_bytes // bytes_each
+        most = max(1, self._max_bytes // bytes_each)
         if most >= self._num_samples:
             return None
         if self._chosen is None:
@@ -156,8 +152,8 @@ class KeepPredictions(Callback):
             self.num_seen = sum(count for _, count, _ in gathered)
             self._kept = [block for *_, blocks in gathered for block in blocks]
         if isinstance(pl_module, Module) and not self.problem:
-            data: Any = cast("Any", trainer).datamodule
-            pl_module.test_scores = self._scores(data.spec.class_names or data.spec.target_names)
+            spec = cast("Any", trainer).datamodule.spec
+            pl_module.test_scores = self._scores(spec.class_names or spec.target_names)
         if not trainer.is_global_zero:
             self._kept = []
 

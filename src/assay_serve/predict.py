@@ -50,14 +50,13 @@ def check_name(path: Path, inputs: Sequence[Path] = ()) -> None:
             key="--out",
             hint=f"--out {path.with_suffix('.csv')}",
         )
-    place = path.absolute().parent
-    records = ("record.json", "journal.jsonl")
+    records = [path.absolute().with_name(name) for name in ("record.json", "journal.jsonl")]
     reason = ""
-    if path.exists() and not path.is_file():
+    if path.is_dir():
+        reason = "a folder"
+    elif path.exists() and not path.is_file():
         reason = "not a regular file"
-        if path.is_dir():
-            reason = "a folder"
-    elif path.name in OWN_FILES and any((place / name).exists() for name in records):
+    elif path.name in OWN_FILES and any(record.exists() for record in records):
         reason = "a file that the run or sweep itself writes"
     elif any(source.exists() and path.exists() and source.samefile(path) for source in inputs):
         reason = "one of the inputs"
@@ -101,23 +100,30 @@ class PredictionFile:
             import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 
             self._parquet = self._parquet or _parquet_writer(self._table, frame)
-            self._parquet.write_table(
-                pa.Table.from_pandas(frame, schema=self._parquet.schema, preserve_index=False)
-            )
+            schema = self._parquet.schema
+            try:
+                table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+            except pa.ArrowException as error:
+                raise AssayError(
+                    f"not all inputs have the same kind of values in a column to keep: {first_line(error)}",
+                    hint="--out FILE.csv holds numbers and texts in one column",
+                ) from error
+            self._parquet.write_table(table)
 
     def add_files(self, inputs: Sequence[str], predictions: Predictions) -> list[str]:
         """Write a file for each prediction, called as its input; returns their places."""
         places = []
         self.folder.mkdir(exist_ok=True)
-        for index, stem in enumerate(Path(name).stem for name in inputs):
-            name = f"{stem}{predictions.file_suffix}"
+        for index, given in enumerate(inputs):
+            stem = free = Path(given).stem
             number = 1
-            while name.casefold() in self._names:  # which some file systems hold for the same
+            while free.casefold() in self._names:  # which some file systems hold for the same
                 number += 1
-                name = f"{stem}_{number}{predictions.file_suffix}"
-            self._names.add(name.casefold())
-            (self.folder / name).write_bytes(predictions.file_of(index))
-            places.append(f"{self.folder.name}/{name}")
+                free = f"{stem}_{number}"
+            self._names.add(free.casefold())
+            place = self.folder / f"{free}{predictions.file_suffix}"
+            place.write_bytes(predictions.file_of(index))
+            places.append(f"{self.folder.name}/{place.name}")
         return places
 
     def close(self) -> None:
@@ -245,8 +251,10 @@ def predict(
     """Predict every sample of files and folders, or the first ones, beside columns of tables to `keep`."""
     preprocess = predictor.preprocess
     if preprocess is None:
-        message = f"{run_dir} was trained on a custom datamodule, whose input is unknown"
-        raise AssayError(message, hint="assay.load(run) takes what that module gave")
+        raise AssayError(
+            f"{run_dir} was trained on a custom datamodule, whose input is unknown",
+            hint="assay.load(run) takes what that module gave",
+        )
     if out is not None:
         check_name(out, inputs)
     if keep and (preprocess.encoder is None or predictor.generates):
@@ -294,8 +302,8 @@ def predict(
             wrong = frame[frame["error"].notna()]
             if not first_error and len(wrong):
                 first_error = _describe_error(wrong.iloc[0])
-            count = count + len(frame)
-            failed = failed + len(wrong)
+            count += len(frame)
+            failed += len(wrong)
             if file is not None and "warning" in frame:
                 warned += int(frame["warning"].notna().sum())
             progress(count)
@@ -349,10 +357,10 @@ def _outputs_and_spread(
     try:
         return predictor.outputs_and_spread(samples, size)
     except torch.OutOfMemoryError as error:
-        message = (
-            f"the device has no room for {pluralize(min(size, len(samples)), 'sample')} at a time"
-        )
-        raise AssayError(message, hint="--batch-size with a smaller number") from error
+        raise AssayError(
+            f"the device has no room for {pluralize(min(size, len(samples)), 'sample')} at a time",
+            hint="--batch-size with a smaller number",
+        ) from error
 
 
 def _frame(

@@ -165,10 +165,8 @@ def _files_below(preprocess: Preprocess, folder: Path) -> tuple[list[str], str]:
         suffixes = _TABLES
     if isinstance(preprocess.encoder, TextEncoder):
         suffixes += (".txt",)
-    files = sorted(
-        (path for path in paths if path.lower().endswith(suffixes)),
-        key=lambda path: Path(path).parts,
-    )
+    files = [path for path in paths if path.lower().endswith(suffixes)]
+    files.sort(key=lambda path: Path(path).parts)
     if preprocess.takes_pictures:
         files = list_images(folder)[0] or files
     elif preprocess.takes_arrays:  # beside them may lie targets
@@ -226,17 +224,14 @@ def _read_pictures(preprocess: Preprocess, paths: Iterator[str], size: int) -> I
                 for part in pool.map(partial(_decode_pictures, preprocess), parts)
                 for result in part
             ]
-            pictures, decoded, errors = zip(*done, strict=True)
-            good = [sample for sample in decoded if sample is not None]
+            pictures, _, errors = zip(*done, strict=True)
+            readable = [(Path(path), sample) for path, sample, _ in done if sample is not None]
             samples = _no_samples(preprocess)
-            if good:
-                samples = torch.cat(good)
-            readable = [
-                Path(path)
-                for path, sample in zip(pictures, decoded, strict=True)
-                if sample is not None
-            ]
-            sizes = preprocess.sizes(readable) if has_masks and readable else ()
+            if readable:
+                samples = torch.cat([sample for _, sample in readable])
+            sizes: Sequence[tuple[int, int]] = ()
+            if readable and has_masks:
+                sizes = preprocess.sizes([path for path, _ in readable])
             none = [""] * len(done)
             yield Block(pictures, [None] * len(done), errors, none, samples, sizes=sizes)
 

@@ -21,7 +21,7 @@ from assay.task.figures.class_figures import scores_at
 from assay_serve.ensemble import MeanOfRuns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -158,7 +158,9 @@ def _refuse(message: str, hint: str) -> ConfigError:
     return ConfigError(message, key=KEY, hint=hint)
 
 
-def set_threshold(predictor: Predictor, run_dir: Path, typed: str) -> None:
+def set_threshold(
+    predictor: Predictor, run_dir: Path, typed: str, trusted_packages: Sequence[str] = ()
+) -> None:
     """Let a predictor use another threshold than that of its run.
 
     Args:
@@ -166,6 +168,7 @@ def set_threshold(predictor: Predictor, run_dir: Path, typed: str) -> None:
         run_dir: Its directory, whose validation samples a rule chooses by.
         typed: A number, `f1`, `recall>=0.8`, `precision>=0.9`, or `cost=10:1`, the cost of a missed sample of
             the second class and of a false alarm.
+        trusted_packages: What the user trusts besides.
 
     Raises:
         ConfigError: The run does not predict one of two classes, or no threshold fulfils the rule.
@@ -191,7 +194,7 @@ def set_threshold(predictor: Predictor, run_dir: Path, typed: str) -> None:
             f"a rule chooses by the validation samples of one run, and {run_dir} has several",
             f"type a number: {KEY} 0.3",
         )
-    probabilities, right = _validation_of(predictor, run_dir)
+    probabilities, right = _validation_of(predictor, run_dir, trusted_packages)
     name = predictor.names[1]
     if not right.any() or not np.isfinite(probabilities).all():
         raise _refuse(
@@ -206,8 +209,10 @@ def set_threshold(predictor: Predictor, run_dir: Path, typed: str) -> None:
         predictor.notes.append(f"the threshold rests on only {samples} of {name!r}")
 
 
-def _validation_of(predictor: Predictor, run_dir: Path) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    config = read_config(run_dir)
+def _validation_of(
+    predictor: Predictor, run_dir: Path, trusted_packages: Sequence[str]
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    config = read_config(run_dir, trusted_packages)
     check_addresses(config, trust(()))
     data = open_data(config, prepare=False)
     if not isinstance(data, DataModule) or not len(data.splits.rows["val"]):

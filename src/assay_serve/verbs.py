@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from contextlib import nullcontext
@@ -22,6 +23,8 @@ from assay.quoting import command, pluralize
 from assay.terminal import Console, make_table, print_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from assay_serve.evaluate import Evaluation
     from assay_serve.evaluate_members import MembersEvaluation
     from assay_serve.export.model_card import Exported
@@ -91,19 +94,16 @@ def _print_evaluation(console: Console, evaluation: Evaluation) -> None:
     shares = read_shares(evaluation.run_dir)
     scores = format_scores(evaluation.metrics, evaluation.subset, shares)
     print_lines(console, [(evaluation.subset, scores)], 5)
-    samples = ""
-    if evaluation.num_samples:
-        samples = f"{pluralize(evaluation.num_samples, 'sample')}, "
     whose = "other data"
     if evaluation.same_data:
         whose = "the run's own data"
+    if evaluation.num_samples:
+        whose = f"{pluralize(evaluation.num_samples, 'sample')}, {whose}"
     if evaluation.threshold:
         print_lines(console, [("threshold", describe_threshold(evaluation.threshold))], 9)
-    lines = [("data", f"{samples}{whose}"), *(("note", note) for note in evaluation.notes)]
-    print_lines(console, lines, 5)
-    lines = []
+    lines = [("data", whose), *(("note", note) for note in evaluation.notes)]
     if evaluation.predictions:
-        lines = [("kept", str(evaluation.run_dir / evaluation.predictions))]
+        lines.append(("kept", str(evaluation.run_dir / evaluation.predictions)))
     print_lines(console, [*lines, *label_commands(predict_commands(evaluation.run_dir))], 5)
 
 
@@ -119,10 +119,10 @@ def _print_members(console: Console, evaluation: MembersEvaluation) -> None:
     shown = {name: scores for name, scores in columns.items() if scores}
     table = make_table([evaluation.subset, *shown], shown)
     for name in evaluation.metrics:
-        values = (format_score(name, scores[name]) for scores in shown.values())
+        values = (format_score(name, scores.get(name, math.nan)) for scores in shown.values())
         table.add_row(name, *values)
     console.print(table)
-    lines = [("data", f"{pluralize(evaluation.num_samples, 'sample')}")]
+    lines = [("data", pluralize(evaluation.num_samples, "sample"))]
     if evaluation.threshold:
         lines.append(("threshold", describe_threshold(evaluation.threshold)))
     lines += [("note", note) for note in evaluation.notes]
@@ -192,8 +192,11 @@ def predict(  # noqa: PLR0917 - typer passes them by name
     predicted.
     """
     if batch_size != "auto" and not (batch_size.isdecimal() and int(batch_size)):
-        wanted = f"expected an int > 0 or auto, got {batch_size}"
-        raise ConfigError(wanted, key="--batch-size", hint="--batch-size auto")
+        raise ConfigError(
+            f"expected an int > 0 or auto, got {batch_size}",
+            key="--batch-size",
+            hint="--batch-size auto",
+        )
     with show_loading():
         from assay.task.language_modelling import Sampling
         from assay_serve.ensemble import read
@@ -228,10 +231,11 @@ def predict(  # noqa: PLR0917 - typer passes them by name
             predictor, run, inputs, prompts=prompt, sampling=sampling, **options
         )
     document.say("predict", predicted)
-    again = []
-    if threshold is not None:
-        again = [f"--threshold={threshold}"]
-    document.next = [command("export", run, *again)]
+    of_model = {"threshold": threshold}
+    if checkpoint != "best":
+        of_model["checkpoint"] = checkpoint
+    exported = command("export", run, *_as_typed(of_model))
+    document.next = [exported]
     for note in predicted.notes:
         console.print(f"note   {note}", markup=False, highlight=False, soft_wrap=True)
     if predicted.num_failed == predicted.num_samples:
@@ -240,11 +244,21 @@ def predict(  # noqa: PLR0917 - typer passes them by name
             count = f"all {predicted.num_samples:,} samples failed; first "
         raise AssayError(f"{count}{predicted.first_error}")
     if not document.as_json:
-        typed = [*(f"--prompt={text}" for text in prompt), *map(str, inputs)]
-        _print_predictions(predicted, [*typed, *again], again)
+        typed: dict[str, object] = {"encoding": encoding, "top_k": top_k, **drawn, **of_model}
+        several = [f"--prompt={text}" for text in prompt] + [
+            f"--keep={name}" for name in keep or ()
+        ]
+        again = command("predict", run, *inputs, *several, *_as_typed(typed))
+        _print_predictions(predicted, f"{again} --out predictions.csv", exported)
 
 
-def _print_predictions(predicted: Predicted, inputs: list[str], again: list[str]) -> None:
+def _as_typed(options: Mapping[str, object]) -> list[str]:
+    """Options of a command, without those that were left out."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+
+
+def _print_predictions(predicted: Predicted, everything: str, exported: str) -> None:
     from assay_serve.predict import as_table
 
     console = Console(
@@ -253,11 +267,10 @@ def _print_predictions(predicted: Predicted, inputs: list[str], again: list[str]
     lines = []
     if predicted.out is None:
         console.print(as_table(predicted.columns, predicted.rows))
-        everything = command("predict", predicted.run_dir, *inputs, "--out", "predictions.csv")
         lines.append(("all", everything))
     else:
         lines.append(("out", f"{predicted.out}: {predicted.num_samples:,} rows"))
-    lines.append(("next", command("export", predicted.run_dir, *again)))
+    lines.append(("next", exported))
     if predicted.num_failed:
         counts = f"{predicted.num_failed:,} of {predicted.num_samples:,} samples"
         lines.append(("failed", f"{counts}, see column error; {predicted.first_error}"))
@@ -294,8 +307,7 @@ def export(
     with show_loading():
         from assay_serve.export.export import export as export_run
 
-    options: Any = {"out": out, "checkpoint": checkpoint, "threshold": threshold}
-    exported = export_run(run, file_format, **options)
+    exported = export_run(run, file_format, out=out, checkpoint=checkpoint, threshold=threshold)
     document.say("export", exported)
     _print_export(document.console, exported)
 

@@ -51,16 +51,17 @@ def make_part(
     ignored: Sequence[str] = (),
     **arguments: Any,
 ) -> Any:
-    """Call a class with the values of a node after checking each, apart from `others`."""
+    """Call a class with the values of a node after checking each, apart from `ignored`."""
     values = {name: value for name, value in node.items() if name not in (*_UNUSED, *ignored)}
     parameters = inspect.signature(kind).parameters
     names = [name for name in parameters if name not in arguments]
     for name, value in values.items():
         full = f"{key}.{name}"
         if name not in names:
-            message = f"this key has no effect{did_you_mean(name, [*names, *ignored], '; ')}"
             raise ConfigError(
-                message, key=full, hint=f"available: {', '.join([*names, *ignored])}"
+                f"this key has no effect{did_you_mean(name, [*names, *ignored], '; ')}",
+                key=full,
+                hint=f"available: {', '.join([*names, *ignored])}",
             )
         annotation = resolve_annotation(kind, name, parameters[name].annotation, {})
         if not accepts(annotation, value):
@@ -74,9 +75,10 @@ def find_class(node: Mapping[str, Any], key: str, base: type, packages: Sequence
     name = HYDRAS_OWN.get(name, name)
     packages = [*packages, SWEEP_PARTS[key]]
     if not is_within(name, packages):
-        message = f"{name!r} is neither part of assay nor in a trusted package"
         raise ConfigError(
-            message, key=f"{key}._target_", hint=f"assay configs {key.replace('.', '/')}"
+            f"{name!r} is neither part of assay nor in a trusted package",
+            key=f"{key}._target_",
+            hint=f"assay configs {key.replace('.', '/')}",
         )
     return custom_class(f"{key}._target_", name, packages, base)
 
@@ -189,12 +191,9 @@ def _make_search(
         custom_class("hydra.sweeper.sampler._target_", sampler, packages, base)
     ignored = ["reuse"]
     if kind.learns:
-        aimed = {
-            "objective": [aim.name for aim in aims],
-            "direction": [aim.direction for aim in aims],
-        }
-        node = node | aimed
-        kwargs = kwargs | {"sweep_dir": directory}
+        node["objective"] = [aim.name for aim in aims]
+        node["direction"] = [aim.direction for aim in aims]
+        kwargs["sweep_dir"] = directory
     else:
         ignored += ["objective", "direction"]
     search: Search = make_part(kind, node, "hydra.sweeper", ignored=ignored, **kwargs)

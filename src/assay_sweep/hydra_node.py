@@ -56,9 +56,10 @@ def check_hydra(node: DictConfig, person: Trust) -> None:
     """Refuse a `hydra` node with other classes, keys without effect, or commands that were not typed."""
     for part, default in _NOT_READ.items():
         if OmegaConf.select(node, part) not in (None, default):
-            message = "this key has no effect: assay starts jobs and writes logs itself"
             raise ConfigError(
-                message, key=f"hydra.{part}", hint="leave it out; every run writes its log.txt"
+                "this key has no effect: assay starts jobs and writes logs itself",
+                key=f"hydra.{part}",
+                hint="leave it out; every run writes its log.txt",
             )
     for part in ("launcher", "sweeper"):
         inner = OmegaConf.select(node, part)

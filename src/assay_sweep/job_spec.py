@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import yaml
 
@@ -16,9 +16,6 @@ from assay.errors import AssayError
 from assay.files.symlinks import read_tail
 from assay.record.run_record import FILE, OUT_OF_MEMORY, Cause, Outcome, RunRecord
 from assay_cluster.children import signal_name
-
-if TYPE_CHECKING:
-    from assay.record.run_record import Cause
 
 
 @final
@@ -143,6 +140,13 @@ def outcome_after(
     if cause == "out_of_memory":
         reason += ", as memory had run out"
     return Outcome("failed", cause, reason, seconds=seconds)
+
+
+def signal_after(sent: str, *, now: bool) -> str:
+    """The strongest signal that a process has got, once it is asked to end again."""
+    if now:
+        return "SIGKILL"
+    return sent or "SIGTERM"
 
 
 def timeout_outcome(job_spec: JobSpec, seconds: float) -> Outcome:

@@ -128,7 +128,7 @@ def _may_be_reused(job_spec: JobSpec) -> bool:
 
 def _root_of(run_dir: Path) -> Path:
     """The folder that holds the runs where a run is to be written."""
-    if run_dir.is_absolute():
+    if run_dir.is_absolute() or not run_dir.parts:
         return Path("outputs")
     return Path(run_dir.parts[0])
 
@@ -153,17 +153,14 @@ def offer(record: RunRecord, assembly: Assembly, *, take: bool) -> Path | None:
     same, doubts = find_same(
         record, assembly, find_finished(_root_of(run_dir)).get(record.fingerprint, ())
     )
-    line = ""
     if same is None and take:
-        line = "no finished run has this config: training"
+        _print_reuse("no finished run has this config: training")
     elif same is not None and doubts:
-        line = _describe_doubts(same, doubts)
+        _print_reuse(_describe_doubts(same, doubts))
     elif same is not None and take:
-        line = f"{same} is this run, finished: nothing is trained"
+        _print_reuse(f"{same} is this run, finished: nothing is trained")
     elif same is not None:
-        line = f"{same} is this run, finished: add --reuse to take it"
-    if line:
-        _print_reuse(line)
+        _print_reuse(f"{same} is this run, finished: add --reuse to take it")
     return same if take and not doubts else None
 
 

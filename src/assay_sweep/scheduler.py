@@ -143,15 +143,14 @@ class Scheduler:
     def _next(self) -> tuple[JobRecord, Job, JobSpec] | None:
         while not self._halted:
             if self._pending:
-                job_record, job = self._pending.popleft()
+                composed: tuple[JobRecord, Job] | None = self._pending.popleft()
             elif (proposal := self._search.next()) is None:
                 break
-            elif (composed := self._new(proposal)) is not None:
-                job_record, job = composed
             else:
-                continue
-            with self._failing_alone(job_record):
-                return job_record, job, self._job_spec(job_record, job)
+                composed = self._new(proposal)
+            if composed is not None:
+                with self._failing_alone(composed[0]):
+                    return *composed, self._job_spec(*composed)
         return None
 
     @contextmanager
@@ -209,10 +208,8 @@ class Scheduler:
     def _settle(self, number: int, outcome: Outcome) -> None:
         job = self._running.pop(number)
         outcome = self._unless_stopped(outcome)
-        job_record = self._journal.jobs[number]
-        again = outcome.status == "failed" and self._policy.should_retry(
-            outcome, len(job_record.failures)
-        )
+        failures = len(self._journal.jobs[number].failures)
+        again = outcome.status == "failed" and self._policy.should_retry(outcome, failures)
         self._end(number, outcome, again=again)
         if again:
             self._pending.append((self._journal.jobs[number], job))
@@ -226,11 +223,8 @@ class Scheduler:
         if not again and outcome.status != "interrupted":
             self._search.tell(job_record.token, outcome, scores_of(outcome, self._objectives))
         self._watcher.show_end(job_record, outcome, again=again)
-        if (
-            job_record.status == "failed"
-            and self._policy.on_failure == "stop"
-            and not self._halted
-        ):
+        stops = job_record.status == "failed" and self._policy.on_failure == "stop"
+        if stops and not self._halted:
             self._halted = True
             self._watcher.print_message(
                 f"job {number} failed, and on_failure=stop: no further job is started"
@@ -253,13 +247,11 @@ class Scheduler:
     @property
     def _stop_reason(self) -> str:
         """Why no further job is started, and the running ones are to end; empty as long as all goes on."""
-        if self._signals or self._no_room:
-            if self._signals:
-                return self._signals[0].name
-            return self._no_room
-        if time.monotonic() > self._deadline:
+        if self._signals:
+            return self._signals[0].name
+        if not self._no_room and time.monotonic() > self._deadline:
             return "the time limit was reached"
-        return ""
+        return self._no_room
 
     def _stop_running(self) -> None:
         """Have the running jobs save and end on the first signal to stop, and end at once on the second."""

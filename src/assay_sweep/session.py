@@ -42,7 +42,7 @@ from assay_sweep.summary import (
 from assay_sweep.worker.fork_client import CheckProcess, ForkServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from omegaconf import DictConfig
 
@@ -175,10 +175,7 @@ def resume_sweep(
         jobs, tokens = _match_jobs(sweep, journal, again=again)
         checker.names(jobs)
         launcher = sweep.make_launcher()
-        _recover(
-            journal,
-            {number: job for number, job in jobs.items() if number not in launcher.kept()},
-        )
+        _recover(journal, jobs.keys() - set(launcher.kept()))
         open_jobs = {
             number: job
             for number, job in jobs.items()
@@ -222,11 +219,11 @@ def check_sweep(overrides: Sequence[str], config_dir: Path | None = None) -> lis
 
 def _first_proposals(search: Search) -> tuple[dict[int, str], list[tuple[str, ...]]]:
     """Tokens and overrides of the first jobs; of a search that learns, jobs that stand for all others."""
-    proposals = []
-    if not search.learns:
-        proposals = list(iter(search.next, None))
+    if search.learns:
+        return {}, search.samples()
+    proposals = list(iter(search.next, None))
     tokens = {number: proposal.token for number, proposal in enumerate(proposals)}
-    return tokens, [proposal.overrides for proposal in proposals] or search.samples()
+    return tokens, [proposal.overrides for proposal in proposals]
 
 
 def _check_new_sweep(
@@ -235,9 +232,10 @@ def _check_new_sweep(
     """Check what can be checked of a new sweep without torch."""
     for override in sweep.overrides:
         if key_of(override) == "hydra.run.dir":
-            hint = f"hydra.sweep.dir{override[override.find('=') :]}"
             raise ConfigError(
-                "the runs of a sweep lie in its directory", key="hydra.run.dir", hint=hint
+                "the runs of a sweep lie in its directory",
+                key="hydra.run.dir",
+                hint=f"hydra.sweep.dir{override[override.find('=') :]}",
             )
     with name_source(sweep.overrides, sweep.config_dir):
         check_folder("hydra.sweep.dir", str(sweep.directory))
@@ -300,18 +298,15 @@ def _summarize(failures: Sequence[Failure], total: int) -> AssayError:
     for failure in failures:
         by_message.setdefault(str(failure[2]), []).append(failure)
     lines = [f"{len(failures)} of {total} jobs cannot run; none was started"]
-    for message, same in list(by_message.items())[:_MOST]:
-        number, overrides, _ = same[0]
-        more = ""
-        if len(same) > 1:
-            more = f" and {len(same) - 1} more"
+    for message, ((number, overrides, _), *others) in list(by_message.items())[:_MOST]:
+        more = f" and {len(others)} more" * bool(others)
         lines.append(f"job {number}{more} ({' '.join(overrides)})")
         lines.extend(f"  {line}" for line in message.splitlines())
     if len(by_message) > _MOST:
         lines.append(f"… and {len(by_message) - _MOST} other errors")
-    error = ConfigError("\n".join(lines))
-    error.exit_code = max(failure[2].exit_code for failure in failures)
-    return error
+    summary = ConfigError("\n".join(lines))
+    summary.exit_code = max(error.exit_code for _, _, error in failures)
+    return summary
 
 
 def _match_jobs(
@@ -319,13 +314,10 @@ def _match_jobs(
 ) -> tuple[dict[int, Job], dict[int, str]]:
     """The jobs of a resumed sweep, each under its original number."""
     if sweep.search.learns:
-        left = [
-            record
-            for _, record in sorted(journal.jobs.items())
-            if not _is_over(record, again=again)
-        ]
         return {
-            record.number: sweep.composer.job(record.overrides, record.number) for record in left
+            number: sweep.composer.job(record.overrides, number)
+            for number, record in sorted(journal.jobs.items())
+            if not _is_over(record, again=again)
         }, {}
     numbers: dict[str, list[int]] = {}
     for number, job_record in sorted(journal.jobs.items(), reverse=True):
@@ -345,12 +337,13 @@ def _match_jobs(
     return jobs, new_tokens
 
 
-def _recover(journal: Journal, jobs: Mapping[int, Job]) -> None:
+def _recover(journal: Journal, numbers: Collection[int]) -> None:
     """Record jobs that ended while no driver ran, once the processes of the previous driver are gone."""
-    begun = [
-        number for number, job in sorted(journal.jobs.items()) if job.attempts and not job.ended
-    ]
-    run_dirs = {number: journal.path.parent / str(number) for number in begun if number in jobs}
+    run_dirs = {
+        number: journal.path.parent / str(number)
+        for number, job in sorted(journal.jobs.items())
+        if number in numbers and job.attempts and not job.ended
+    }
     wait_for_runs(run_dirs.values())
     for number, run_dir in run_dirs.items():
         with suppress(AssayError):  # no record, or a damaged one: the attempt to go on says so
@@ -394,9 +387,7 @@ def _run_jobs(
         with SweepProgress(
             console, aims[0], launcher.slots, fixed, log=sweep.directory / LOG
         ) as progress:
-            if learns:
-                progress.only = None
-            else:
+            if not learns:
                 progress.only = set(jobs)
             scheduler = Scheduler(
                 sweep, journal, launcher, check=checker.report, watcher=progress, signals=signals
@@ -465,5 +456,5 @@ def _open_checker(sweep: SweepDefinition) -> Iterator[Checker]:
         yield Checker(sweep.config_dir, accept=sweep.check_scores)
         return
     # The other one imports torch while this one composes.
-    with closing(CheckProcess(ForkServer.shared().connect)) as process:
+    with closing(CheckProcess(ForkServer.shared())) as process:
         yield Checker(sweep.config_dir, prove=process.prove, accept=sweep.check_scores)

@@ -8,6 +8,7 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, final
 
 from rich.markup import escape
@@ -33,7 +34,7 @@ from assay_analysis.read_runs import log_candidates, read_runs
 from assay_analysis.run import format_values, shorten_values, varying_overrides
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from rich.progress import TaskID
@@ -73,13 +74,10 @@ class SweepProgress:
         """Jobs that are counted; None for all."""
         self._seconds: list[float] = []
         self._shares: Mapping[str, bool] = {}
-        columns = (
+        self._live = Progress(
             TextColumn("{task.description}", markup=False),
             TextColumn("{task.fields[state]}", markup=False, style="dim"),
             TimeElapsedColumn(),
-        )
-        self._live = Progress(
-            *columns,
             console=console,
             auto_refresh=False,
             transient=True,
@@ -122,7 +120,7 @@ class SweepProgress:
         """Redraw the running jobs."""
         if self._live.disable:
             return
-        counted: Collection[int] = jobs
+        counted = set(jobs)
         if self.only is not None:
             counted = self.only
         counts: Counter[str] = Counter(jobs[number].status for number in counted)
@@ -130,17 +128,15 @@ class SweepProgress:
         order = ("finished", "pruned", "failed", "running", "waiting")
         text = "  ".join(f"{counts[status]} {status}" for status in order if counts[status])
         num_left = counts["waiting"] + counts["running"]
-        mean = sum(self._seconds) / max(1, len(self._seconds))
         state = ""
-        if mean and num_left:
-            state = f"about {format_duration(num_left * mean / self._slots)} left"
+        if self._seconds and num_left:
+            seconds = num_left * fmean(self._seconds) / self._slots
+            state = f"about {format_duration(seconds)} left"
         self._live.update(self._whole, description=text, state=state)
         for task, run_dir, epochs in self._running.values():
             self._shares = self._shares or read_shares(run_dir)
-            state = (
-                last_progress(run_dir, self._objective.name, epochs, self._shares) or "starting"
-            )
-            self._live.update(task, state=state)
+            state = last_progress(run_dir, self._objective.name, epochs, self._shares)
+            self._live.update(task, state=state or "starting")
         with ignore_closed_output(self._console):
             self._live.refresh()
 
@@ -161,35 +157,32 @@ class SweepProgress:
         return format_values({key: value for key, _, value in varying})
 
     def _line(self, job: JobRecord, outcome: Outcome, *, again: bool) -> Text:
-        symbol, style = {
-            "finished": ("✓", "green"),
-            "pruned": ("✂", "yellow"),
-            "interrupted": ("⏸", "yellow"),
-            "failed": ("✗", "red"),
+        symbol, plain, style = {
+            "finished": ("✓", "+", "green"),
+            "pruned": ("✂", "-", "yellow"),
+            "interrupted": ("⏸", "|", "yellow"),
+            "failed": ("✗", "x", "red"),
         }[outcome.status]
         if not symbol.encode(self._console.encoding, "ignore"):
-            symbol = {"✓": "+", "✂": "-", "⏸": "|", "✗": "x"}[symbol]
+            symbol = plain
         line = Text.assemble((f"{symbol} {job.number:<4}", style), f" {self._label(job)}  ")
         if outcome.status == "failed":
             line.append(failure_text(outcome), style="red")
             if again:
                 line.append("  retrying from its last checkpoint", style="yellow")
-        else:
-            if outcome.status == "pruned":
-                line.append(outcome.reason)
-            score = None
-            if outcome.status == "finished":
-                score = self._objective.score(outcome)
-            if score is not None:
-                name = self._objective.name
-                line.append(f"{name} {format_score(name, score, self._shares)}", style="bold")
-            if outcome.status == "interrupted":
-                line.append(f"  {outcome.status}", style=style)
-            took = f"{outcome.seconds:.1f} s"
-            if outcome.reused_from:
-                took = f"reused from {outcome.reused_from}"
-            line.append(f"  {took}", style="dim")
-        return line
+            return line
+        if outcome.status == "pruned":
+            line.append(outcome.reason)
+        if outcome.status == "interrupted":
+            line.append(f"  {outcome.status}", style=style)
+        score = self._objective.score(outcome)
+        if outcome.status == "finished" and score is not None:
+            name = self._objective.name
+            line.append(f"{name} {format_score(name, score, self._shares)}", style="bold")
+        took = f"{outcome.seconds:.1f} s"
+        if outcome.reused_from:
+            took = f"reused from {outcome.reused_from}"
+        return line.append(f"  {took}", style="dim")
 
 
 @contextmanager
@@ -232,10 +225,11 @@ def last_progress(
 
 def failure_text(outcome: Outcome) -> str:
     """Why a job has failed, in a line."""
-    cause = ""
-    if outcome.cause not in _IN_THE_REASON:
-        cause = outcome.cause.replace("non_", "not ").replace("_", " ")
-    return ": ".join(filter(None, (cause, first_line(outcome.reason))))
+    reason = first_line(outcome.reason)
+    if outcome.cause in _IN_THE_REASON:
+        return reason
+    cause = outcome.cause.replace("non_", "not ").replace("_", " ")
+    return ": ".join(filter(None, (cause, reason)))
 
 
 @final
@@ -319,14 +313,11 @@ def write_results(result: SweepResult, folds: Sequence[OutOfFold] = ()) -> None:
     else:
         (result.directory / GROUPS).unlink(missing_ok=True)
     best = result.best
-    if best is not None:
-        config = result.run_dir(best) / "config.yaml"
-        if config.is_file():
-            typed = command("train", *best.overrides, config_dir=result.config_dir).replace(
-                "\n", "\n# "
-            )
-            head = f"# The best of {len(result.jobs)} jobs: job {best.number}\n# {typed}\n"
-            write_text(result.directory / BEST, head + config.read_text(encoding="utf-8"))
+    if best is not None and (config := result.run_dir(best) / "config.yaml").is_file():
+        typed = command("train", *best.overrides, config_dir=result.config_dir)
+        head = f"The best of {len(result.jobs)} jobs: job {best.number}\n{typed}".splitlines()
+        comment = "".join(f"# {line}\n" for line in head)
+        write_text(result.directory / BEST, comment + config.read_text(encoding="utf-8"))
     else:
         (result.directory / BEST).unlink(missing_ok=True)
     out_of_fold.write(result.directory / out_of_fold.FILE, folds)
@@ -343,12 +334,9 @@ def print_results(console: Console, result: SweepResult, folds: Sequence[OutOfFo
     _print_failures(console, result)
     _print_warnings(console, jobs)
     counts = {word: sum(job.status == word for job in jobs) for word in _ENDED}
-    num_left = result.total - sum(counts.values())
-    ended = ", ".join(
-        f"{count} {word}" for word, count in counts.items() if count or word == "finished"
-    )
-    ended += f" of {result.total}"
-    if num_left:
+    counted = [f"{count} {word}" for word, count in counts.items() if count or word == "finished"]
+    ended = f"{', '.join(counted)} of {result.total}"
+    if num_left := result.total - sum(counts.values()):
         ended += f", {num_left} not run"
     console.print(f"[bold]sweep[/bold]  {ended}  {escape(str(result.directory / RESULTS))}")
     best = result.best
@@ -360,7 +348,6 @@ def print_results(console: Console, result: SweepResult, folds: Sequence[OutOfFo
 
 def _print_ranking(console: Console, result: SweepResult) -> None:
     ranking = result.comparison.ranking
-    repeated = result.is_repeated
     if ranking is None:
         return
     name = ranking.metric
@@ -368,12 +355,12 @@ def _print_ranking(console: Console, result: SweepResult) -> None:
     if not order:
         return
     keys = dict.fromkeys(key for row in order for key in row.values)
-    first = "runs" if repeated else "job"
+    first = "runs" if result.is_repeated else "job"
     table = make_table((first, *keys, name), (first, name))
     for row in order[:_ROWS]:
         short = shorten_values(row.values)
         label = row.runs[0].path.name
-        if repeated:
+        if result.is_repeated:
             label = f"{row.finished} of {len(row.runs)}"
         values = (escape(short.get(key, "")) for key in keys)
         table.add_row(label, *values, score_text(name, row.scores[name], row.shares))
@@ -390,16 +377,14 @@ def _print_num_left_out(console: Console, number: int, where: str = "") -> None:
 
 def _print_warnings(console: Console, jobs: Sequence[JobRecord]) -> None:
     """Print the warnings of finished jobs, such as a model that is of no use."""
-    finished = [(job.number, job.outcome) for job in jobs if job.status == "finished"]
-    warned = [
-        (number, warning)
-        for number, outcome in finished
-        if outcome
-        for warning in outcome.warnings
+    lines = [
+        ("warning", f"job {job.number}: {warning}")
+        for job in jobs
+        if job.status == "finished" and job.outcome
+        for warning in job.outcome.warnings
     ]
-    lines = [("warning", f"job {number}: {warning}") for number, warning in warned[:_WARNINGS]]
-    print_lines(console, lines, 7, "yellow")
-    _print_num_left_out(console, len(warned) - _WARNINGS, " warnings, see the report")
+    print_lines(console, lines[:_WARNINGS], 7, "yellow")
+    _print_num_left_out(console, len(lines) - _WARNINGS, " warnings, see the report")
 
 
 def _print_out_of_fold(console: Console, result: SweepResult, folds: Sequence[OutOfFold]) -> None:
@@ -449,26 +434,25 @@ def _find_log(result: SweepResult, job: JobRecord) -> Path:
 
 def next_commands(result: SweepResult) -> list[str]:
     """Commands to type next; none for a sweep without jobs."""
-    jobs = result.jobs
+    if not result.jobs:
+        return []
     directory = result.directory
     best = result.best
-    ended = sum(job.status in _ENDED for job in jobs)
+    statuses = [job.status for job in result.jobs]
+    ended = sum(status in _ENDED for status in statuses)
     report = []
     if ended:
         report = [command("report", directory)]
     if result.total > ended:
-        if jobs:
-            return [command("resume", directory), *report]
-        return []
-    statuses = {job.status for job in jobs}
+        return [command("resume", directory), *report]
     if "finished" in statuses and (best is None or result.is_repeated):
         report.append(command("compare", directory))
     elif best is not None:
         grid = []
         if any(override.startswith("sweep=") for override in best.overrides):
             grid = ["hydra/sweeper=grid"]
-        config_dir = result.config_dir
-        report.append(repeat_command(best.overrides, *grid, "seed=1,2,3", config_dir=config_dir))
+        words = (*grid, "seed=1,2,3")
+        report.append(repeat_command(best.overrides, *words, config_dir=result.config_dir))
     if "failed" in statuses:
         report.append(command("resume", directory, "--failed"))
     return report

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.command import typed
+from tests.command import documented, typed
 
 import assay
 
@@ -117,3 +117,10 @@ def test_a_file_that_assays_own_hides_is_refused(path: str, folder: Path) -> Non
         assert f"assay's own {path} takes precedence (conf/{path})" in said
     finally:
         hidden.unlink()
+
+
+def test_its_settings_are_tuned_though_its_data_names_no_batch_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay_lab.measure.candidates", lambda *_: [(False, ["trainer.max_epochs=99"])])
+    monkeypatch.setattr("assay_lab.measure._STEPS", 9)
+    code, found = documented("tune", *QUICK, "data.batch_size=8")
+    assert (code, [one["gain"] is None for one in found["settings"]]) == (0, [True, False]), found

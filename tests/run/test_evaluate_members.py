@@ -96,7 +96,7 @@ def test_the_threshold_counts_as_for_a_run(folds: Path, patients: Path) -> None:
     assert found.metrics == evaluate(folds).metrics
 
 
-def test_the_command_prints_all_three(folds: Path) -> None:
+def test_the_command_prints_all_three(folds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = typed("eval", folds)
     words = done.output.splitlines()[0].split()
     assert words == ["test", "mean", "of", "3", "runs", "a", "run", "(mean)", "out", "of", "fold"]
@@ -104,6 +104,8 @@ def test_the_command_prints_all_three(folds: Path) -> None:
     assert (code, document["kind"], document["run_dir"]) == (0, "eval_sweep", str(folds))
     assert document["members"] == [str(folds / str(n)) for n in range(3)]
     assert not (folds / "evaluations").exists()
+    monkeypatch.setattr("assay_serve.evaluate_members.mean_scores", lambda _: {"accuracy": 0.5})
+    assert "undefined" in typed("eval", folds).output
 
 
 def test_folds_without_test_rows_of_their_own_are_refused(train: Train, tmp_path: Path) -> None:

@@ -100,6 +100,11 @@ def test_a_gpu_is_profiled(tmp_path: Path) -> None:
     assert found["peak_memory"] > 0
 
 
+def test_two_steps_are_enough(tmp_path: Path) -> None:
+    code, found = documented("profile", *JOB, "--steps=2", folder=tmp_path)
+    assert (code, found.get("steps")) == (0, 2), found
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
@@ -154,9 +159,16 @@ def test_ctrl_c_shows_what_was_measured(tmp_path: Path, monkeypatch: pytest.Monk
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_batch_for_which_there_is_no_room_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("room_for", [0, 40])
+def test_a_batch_for_which_there_is_no_room_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room_for: int
+) -> None:
+    """At once, or while it is measured again."""
+    steps: list[int] = []
+
     def refuse(_: NonFinite, trainer: Any, *__: Any) -> None:
-        if trainer.datamodule.batch_size == 8:
+        steps.extend([1] * (trainer.datamodule.batch_size == 8))
+        if len(steps) > room_for:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
 
     monkeypatch.setattr(NonFinite, "on_train_batch_end", refuse)
@@ -165,7 +177,7 @@ def test_a_batch_for_which_there_is_no_room_is_named(tmp_path: Path, monkeypatch
     code, found = documented("tune", *TUNED, folder=tmp_path)
     assert code == 0, found
     [_, larger] = found["settings"]
-    assert (larger["note"], larger["samples_per_s"]) == ("out of memory", None)
+    assert (larger["note"], larger["samples_per_s"] is None) == ("out of memory", not room_for)
 
 
 @pytest.mark.long

@@ -197,7 +197,7 @@ def test_a_commit_that_is_no_better_is_discarded_and_a_broken_one_fails(project:
     assert (len(worktrees()), leftovers()) == (1, [])
 
 
-def check_kept(found: dict[str, Any], number: int) -> None:
+def check_kept(found: dict[str, Any], number: int, typed: str = "") -> None:
     """What a person finds of the commit `better`, once it was kept."""
     better = run_git("rev-parse", "better")
     assert (found["decision"], found["fresh"]["word"], found["code"]) == ("kept", "better", better), found
@@ -205,7 +205,7 @@ def check_kept(found: dict[str, Any], number: int) -> None:
     assert journal()[-1]["code"] == better
     assert run_git("rev-parse", f"refs/assay/{better}") == better
     place = f"runs/base-tries/{number}/fresh@{better[:12]}"
-    assert found["next"] == [f"assay try --code REF --against {place}"]
+    assert found["next"] == [f"assay try --code REF --against {place}{typed}"]
     assert (len(worktrees()), leftovers()) == (1, [])
 
 
@@ -354,7 +354,7 @@ def test_a_commit_that_is_better_on_fresh_seeds_is_kept(
     words = ("--code", "better", "--against", "runs/base", "--metric", "val/accuracy")
     code, found = documented("try", *words)
     assert code == 0
-    check_kept(found, 1)
+    check_kept(found, 1, " --metric val/accuracy")
 
 
 @pytest.mark.parametrize(

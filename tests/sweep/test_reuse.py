@@ -610,6 +610,10 @@ def test_a_sweep_that_cannot_take_what_it_waited_for_waits_no_more(
     assert [job.status for job in result.jobs] == ["finished", "finished"]
 
 
+def test_a_sweep_may_lie_in_the_current_directory() -> None:
+    assert start_sweep([*SWEEP, "hydra.sweep.dir=.", "seed=1,2"]).exit_code == 0
+
+
 def test_a_sweep_says_what_reuse_may_be() -> None:
     result = typed("train", "-m", *SWEEP, "seed=1,2", "hydra.sweeper.reuse=maybe", code=2)
     assert "hydra.sweeper.reuse" in result.output

@@ -12,6 +12,7 @@ import pytest
 from tests.command import documented, typed
 
 from assay.record.run_record import RunRecord
+from assay_lab.run_side import train_seeds
 from assay_report.run_page import run_page
 
 PROJECT = Path(__file__).parent / "tries_project"
@@ -79,6 +80,19 @@ def test_noise_is_discarded(folder: Path) -> None:
     assert found["decision"] == "discarded"
     assert found["decisions"] == {"discarded": 1}
     assert found["reference"] == "runs/base"
+
+
+def test_where_the_budget_ends_among_fresh_seeds_the_reference_is_revealed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train_no_fresh(words: Any, *options: Any) -> list[str]:
+        return [] if any("/fresh" in word for word in words) else train_seeds(words, *options)
+
+    monkeypatch.setattr("assay_lab.tries.train_seeds", train_no_fresh)
+    words = ("optimizer.lr=0.1", HERE, "--metric", "val/accuracy", "--reveal")
+    code, found = documented("try", *words, "--against", "runs/base")
+    assert (code, found["decision"], [*found["test"]]) == (0, "undecided", ["runs/base"])
+    assert found["next"][0].endswith("--against runs/base --metric val/accuracy")
 
 
 def test_too_little_time_is_no_verdict(folder: Path) -> None:

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 import assay
 from assay.data.text.tokenizer import Bytes
+from assay.errors import AssayError
 from assay.task.language_modelling import Sampling, generate
 from assay_analysis import predictions_file
 from assay_serve.export.export import export, open_onnx
@@ -140,6 +141,10 @@ def test_an_exported_file_takes_texts_of_any_length(run: Trained, tmp_path: Path
     exported = export(run.run_dir, out=tmp_path)
     assert exported.description["inputs"][0]["shape"] == ["batch", "length"]
     assert json.loads((tmp_path / "model.tokenizer.json").read_text())["kind"] == "bytes"
+    (tmp_path / "model.tokenizer.json").rename(tmp_path / "mine.tokenizer.json")
+    (tmp_path / "MODEL_CARD.md").unlink()
+    with pytest.raises(AssayError, match=r"mine\.tokenizer\.json exists and was not written by assay"):
+        export(run.run_dir, out=tmp_path / "mine.onnx")
     call, predictor = open_onnx(exported.path), assay.load(run.run_dir)
     for rows, length in ((1, 16), (3, 5), (2, 1)):
         ids = torch.randint(256, (rows, length))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import numpy as np
 import pandas as pd
 import torch
-from omegaconf.errors import ConfigAttributeError
 
 from assay.assemble.assembly import open_data
 from assay.assemble.node import build
@@ -21,7 +20,7 @@ from assay.data.core.placement import padded_length
 from assay.data.core.source import subset_of
 from assay.data.core.source_info import info_of
 from assay.data.core.transforms import Transforms
-from assay.data.encoder_file import TOKENIZER_FILE, write_tokenizer
+from assay.data.encoder_file import TOKENIZER_FILE
 from assay.data.table.category import Category, category_texts
 from assay.data.table.number import Number, format_amount, is_amount, missing_numbers
 from assay.errors import AssayError, ConfigError, explain_write_errors, first_line
@@ -83,8 +82,7 @@ def export(
     for name in _NEEDS[file_format]:
         require("export", f"--format {file_format}", name)
     path = _target(run_dir, file_format, out)
-    card = path.with_name(CARD)
-    _check_replaced(path, card)
+    _check_replaced(path)
     original = Original(run_dir, checkpoint, trusted_packages)
     if original.is_mean and file_format != "onnx":
         raise ConfigError(
@@ -93,23 +91,29 @@ def export(
             hint=f"--format onnx; or export one run, such as {original.members[0]}",
         )
     if threshold is not None:
-        set_threshold(original.predictor, run_dir, threshold)
+        set_threshold(original.predictor, run_dir, threshold, trusted_packages)
+    tokenizers: dict[str, Any] = {}  # the library `tokenizers` reads those of byte pairs
     if original.texts is not None:
-        _check_replaced(path.with_name(TOKENIZER_FILE), card)
+        tokenizers = {TOKENIZER_FILE: original.texts.tokenizer}
+    elif original.codec is not None:
+        tokenizers = {f"{path.stem}.tokenizer.json": original.codec}
+    for name in tokenizers:
+        _check_replaced(path.with_name(name))
     with explain_write_errors(path.parent), write_together(path) as folder:
         write = _write_checked
         if file_format == "safetensors":
             write = _write_safetensors
         written = write(original, folder / path.name)
-        if original.texts is not None:
-            write_tokenizer(folder, original.texts.tokenizer)
-        size = sum(one.stat().st_size for one in folder.iterdir())
-        notes = (*written.notes, *original.predictor.notes)
-        exported = replace(written, path=path, card=card, size=size, notes=notes)
+        exported = replace(
+            written,
+            path=path,
+            card=path.with_name(CARD),
+            size=sum(one.stat().st_size for one in folder.iterdir()),
+            notes=(*written.notes, *original.predictor.notes),
+        )
         (folder / CARD).write_text(model_card(exported, original), encoding="utf-8")
-        if original.codec is not None:  # `tokenizers` reads that of byte pairs
-            tokenizer = folder / path.with_suffix(".tokenizer.json").name
-            tokenizer.write_text(original.codec.to_json(), encoding="utf-8")
+        for name, tokenizer in tokenizers.items():
+            (folder / name).write_text(tokenizer.to_json(), encoding="utf-8")
     return exported
 
 
@@ -131,13 +135,13 @@ def _target(run_dir: Path, file_format: str, out: Path | None) -> Path:
     return out / f"model{suffix}"
 
 
-def _check_replaced(path: Path, card: Path) -> None:
-    """Refuse to replace a card or a file that assay export has not written."""
-    written = card.is_file() and card.read_text(encoding="utf-8", errors="replace").startswith(
-        MARK
-    )
+def _check_replaced(path: Path) -> None:
+    """Refuse to replace a file, or the card beside it, that assay export has not written."""
+    card = path.with_name(CARD)
+    if card.is_file() and card.read_text("utf-8", "replace").startswith(MARK):
+        return
     for one in (path, card):
-        if one.exists() and not written:
+        if one.exists():
             raise AssayError(
                 f"{one} exists and was not written by assay export; refusing to overwrite",
                 hint="--out another folder, or rename it",
@@ -228,11 +232,16 @@ def _write_safetensors(original: Original, path: Path) -> Exported:
         save_model(original.stored, str(path), metadata={"format": "pt", "assay": text})
     except SafetensorError as error:
         raise OSError(first_line(error)) from error
-    learnt = ""
+    learnt = []
     if loss is not None:
-        learnt = ", ".join(sorted(f"loss.{name}" for name in loss.state_dict()))
-    lacking = f"the file lacks {learnt}, which the run's loss needs for probabilities; --format onnx has them"
-    return Exported(path, path, metadata, 0, None, "", (lacking,) if learnt else ())
+        learnt = sorted(f"loss.{name}" for name in loss.state_dict())
+    notes: tuple[str, ...] = ()
+    if learnt:
+        lacking = (
+            f"the file lacks {', '.join(learnt)}, which the run's loss needs for probabilities"
+        )
+        notes = (f"{lacking}; --format onnx has them",)
+    return Exported(path, path, metadata, 0, None, "", notes)
 
 
 def write_onnx(
@@ -366,7 +375,7 @@ def read_samples(original: Original) -> CheckSamples:
                 next(iter(datamodule.test_dataloader())), 0
             )
             return CheckSamples([input_of(batch)], "test")
-    except (AssayError, OSError, AttributeError, ConfigAttributeError, StopIteration) as error:
+    except (AssayError, OSError, AttributeError, StopIteration) as error:
         if not original.spec:
             raise AssayError(
                 f"the run's data gives no test batch: {first_line(error)}"
@@ -383,9 +392,8 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
     subset = datamodule.subset(name)
     data = subset.data
     read_as = name
-    if (
-        data is datamodule.splits.data["train"]
-    ):  # also where the source has a test that folds leave out
+    # also where the source has a test that folds leave out
+    if data is datamodule.splits.data["train"]:
         read_as = "train"
     input_bytes = 1 << 18
     if data.in_memory:
@@ -394,16 +402,15 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
     positions = (
         torch.linspace(0, len(subset.rows) - 1, min(len(subset.rows), most)).round().long()
     )
-    changed = original.record.data_sha256 not in ("", datamodule.digest())
     note = ""
-    if changed:
+    if original.record.data_sha256 not in ("", datamodule.digest()):
         note = "the data is not what the run was trained on: its SHA-256 differs"
+    rows = subset.rows[positions]
     if original.encoder is not None:
         table = subset_of(datamodule.source.read(), read_as)
-        rows_of_file = as_in_files(table.raw.iloc[subset.rows[positions].numpy()], original)
-        num_odd = len(rows_of_file) - len(positions)
+        rows_of_file = as_in_files(table.raw.iloc[rows.numpy()], original)
+        num_odd = len(rows_of_file) - len(rows)
         return CheckSamples(list(_cut(rows_of_file)), name, note, num_odd)
-    rows = subset.rows[positions]
     if data.lengths is not None:  # from short to long: batches differ in length
         rows = rows[data.lengths[rows].argsort(stable=True)]
     dataset: Any = _unscaled(original, read_as) or KeyedDataset(data, Transforms(), 0)
@@ -421,12 +428,10 @@ def _read_subset(original: Original, datamodule: DataModule) -> CheckSamples:
 
 def as_in_files(rows: pd.DataFrame, original: Original) -> pd.DataFrame:
     """Rows as users have them: a row more for each column and each way in which a value may be odd."""
-    columns: Any = ()
-    if original.encoder is not None:
-        columns = original.encoder.columns
+    encoder: Any = original.encoder
     rows = rows.reset_index(drop=True)
     odd_rows: list[pd.DataFrame] = []
-    for column in columns:
+    for column in encoder.columns:
         odd: list[Any] = [None]
         if isinstance(column, Number) and is_amount(column.form):
             odd += [format_amount(-1e6, column.form)]
@@ -472,14 +477,14 @@ def made_up(original: Original) -> list[Any]:
     shape = (_MADE_UP, *spec["input_shape"])
     dtype = getattr(torch, spec["input_dtype"])
     if dtype.is_floating_point:
-        return list(
-            _cut(original.normalize.denormalize(torch.randn(shape, generator=draw)).to(dtype))
-        )
-    highest = 256
-    if dtype != torch.uint8:
-        highest = int(spec.get("vocab_size") or 2)
-    lowest = int(original.texts is not None)
-    return list(_cut(torch.randint(lowest, highest, shape, generator=draw).to(dtype)))
+        samples = original.normalize.denormalize(torch.randn(shape, generator=draw))
+    else:
+        highest = 256
+        if dtype != torch.uint8:
+            highest = int(spec.get("vocab_size") or 2)
+        lowest = int(original.texts is not None)
+        samples = torch.randint(lowest, highest, shape, generator=draw)
+    return list(_cut(samples.to(dtype)))
 
 
 def _prepared(original: Original, raw: Any, *, with_transforms: bool) -> dict[str, Array]:
@@ -524,9 +529,8 @@ def compare(original: Original, samples: CheckSamples, path: Path, *, inside: bo
         tolerance *= float(np.abs(outputs).max(initial=0.0))
     difference = _largest(original.kind, from_file - outputs, tolerance)
     relative = None
-    if (
-        "logits" in original.output_names
-    ):  # an absolute difference of probabilities does not see rare events
+    # an absolute difference of probabilities does not see rare events
+    if "logits" in original.output_names:
         logits, of_file = _flat(pairs, "logits")
         margin = limit * float(np.abs(logits).max(initial=0.0))
         _largest("logits", of_file - logits, margin)

@@ -28,7 +28,7 @@ from assay.data.text.tokenizer import TextEncoder
 from assay.errors import AssayError, first_line
 from assay.quoting import format_override
 from assay.record.run_record import RunRecord
-from assay.run.predictor import source_info
+from assay.run.predictor import checkpoint_path, source_info
 from assay.run.saved_config import read_config
 from assay.task.predictions import ClassPredictions, Scored, labels_on
 from assay.task.task_of import task_of
@@ -62,24 +62,20 @@ class Original:
     """A run, read for export."""
 
     def __init__(
-        self,
-        run_dir: Path,
-        checkpoint: Literal["best", "last"] = "best",
-        trusted: Sequence[str] = (),
+        self, run_dir: Path, checkpoint: Literal["best", "last"], trusted: Sequence[str] = ()
     ) -> None:
         members = find_members(run_dir)
         self.members = (run_dir,) if members is None else members.run_dirs
-        self.checkpoint = checkpoint
         self.record = RunRecord.load(self.members[0])
         self.is_mean = members is not None
+        file = checkpoint_path(self.members[0], checkpoint).name
+        roles = (role for role, name in self.record.checkpoints.items() if name == file)
+        self.checkpoint = next(roles, checkpoint)  # the last one where none was kept as the best
         predictor = read(run_dir, checkpoint, "cpu", trusted).requires_grad_(False)
         self.config: DictConfig = read_config(self.members[0], trusted)
         self.stored = predictor.model
-        self.dtypes = {
-            tensor.dtype
-            for tensor in self.stored.state_dict().values()
-            if tensor.is_floating_point()
-        }
+        tensors = self.stored.state_dict().values()
+        self.dtypes = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
         self.predictor = predictor
         if not self.dtypes <= {torch.float32}:
             self.predictor = copy.deepcopy(predictor).float()
@@ -89,12 +85,12 @@ class Original:
         self.codec: Any = predictor.codec
         self.task = task_of(self.spec["task"]) if self.spec else None
         self.kind = predictor.kind or "scores"
-        self.gives_logits = self.by_class = False
+        typed: Any = None
         if self.task is not None and self.kind == "probabilities" and not self.task.has_masks:
             names = predictor.names
             typed = self.task.typed(np.zeros((1, len(names)), np.float32), self.kind, names)
-            self.by_class = isinstance(typed, ClassPredictions)
-            self.gives_logits = isinstance(typed, Scored)
+        self.by_class = isinstance(typed, ClassPredictions)
+        self.gives_logits = isinstance(typed, Scored)
         preprocess = self.predictor.preprocess
         self.encoder: TableEncoder | None = None
         self.texts: TextEncoder | None = None
@@ -151,7 +147,7 @@ class Original:
             return []
         return [v2.Resize(list(size), antialias=True)]
 
-    def exportable(self, *, with_transforms: bool = True) -> Exportable:
+    def exportable(self, *, with_transforms: bool) -> Exportable:
         """The module to be traced."""
         return Exportable(
             self.predictor,
@@ -171,9 +167,7 @@ class Original:
         outputs = self._outputs(samples if good else samples.new_zeros(1, samples.shape[1]))
         whole = {}
         for name, values in outputs.items():
-            missing: float = NO_CLASS
-            if values.dtype.kind == "f":
-                missing = np.nan
+            missing = np.nan if values.dtype.kind == "f" else NO_CLASS
             whole[name] = np.full((len(raw), *values.shape[1:]), missing, values.dtype)
             whole[name][good] = values[: len(good)]
         return whole
@@ -183,12 +177,11 @@ class Original:
             inputs = self.normalized(samples, torch.float32)
             model_outputs = self.predictor.model_outputs(inputs)
             outputs = self.predictor.read_outputs(inputs, model_outputs)
-        named = {self.output_names[0]: outputs.numpy()}
+        named: dict[str, Array] = {self.kind: outputs.numpy()}
         if self.gives_logits:
             named["prediction"] = self.decide(outputs.numpy())
-            if "logits" in self.output_names:
-                named["logits"] = model_outputs.flatten(1).numpy()
-        return named
+            named["logits"] = model_outputs.flatten(1).numpy()
+        return {name: named[name] for name in self.output_names}
 
     def decide(self, probabilities: NDArray[np.float32]) -> NDArray[np.int64]:
         """What is predicted, as the file says it: the class, or of each label whether it is on."""
@@ -201,11 +194,12 @@ class Original:
     @property
     def output_names(self) -> tuple[str, ...]:
         """Of the file."""
-        if not self.gives_logits:
-            return (self.kind,)
-        if self.is_mean:  # of which there are no logits
-            return (self.kind, "prediction")
-        return (self.kind, "logits", "prediction")
+        names: list[str] = [self.kind]
+        if self.gives_logits and not self.is_mean:  # of several runs there are no logits
+            names.append("logits")
+        if self.gives_logits:
+            names.append("prediction")
+        return tuple(names)
 
 
 def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, Array]:
@@ -217,22 +211,17 @@ def table_inputs(frame: pd.DataFrame, columns: Sequence[Column]) -> dict[str, Ar
             f"{format_override('data.source.exclude', encoded)} trains without it",
         )
     judged = judge_rows(frame, columns).frame
-    numbers: list[Any] = []
-    texts: list[Any] = []
+    inputs: dict[str, list[Any]] = {"numbers": [], "categories": []}
     for column in columns:
-        inputs_of_column = column.export_inputs(judged[column.name])
-        (texts if isinstance(column, Category) else numbers).append(inputs_of_column)
-    inputs = {}
-    if numbers:
-        inputs = {"numbers": np.column_stack(numbers)}
-    return inputs | ({"categories": np.column_stack(texts)} if texts else {})
+        name = "categories" if isinstance(column, Category) else "numbers"
+        inputs[name].append(column.export_inputs(judged[column.name]))
+    return {name: np.column_stack(parts) for name, parts in inputs.items() if parts}
 
 
 def text_codes(column: Category, na_values: Sequence[str] = ()) -> dict[str, int]:
     """The texts that stand for something, and their codes."""
-    if column.fill is None:
-        filled = MISSING
-    else:
+    filled = MISSING
+    if column.fill is not None:
         filled = column.codes.get(str(column.fill), unknown_code(column))
     words = sorted(column.missing_words)
     padded = [form.format(word) for word in words for form in (" {}", "{} ")]
@@ -260,7 +249,7 @@ class Exportable(nn.Module):
         *,
         normalize: Callable[[Tensor, torch.dtype], Tensor],
         transforms: Transforms,
-        encode: Encode | EncodeOfRuns | None = None,
+        encode: EncodeOfRuns | None = None,
         gives_logits: bool = False,
     ) -> None:
         super().__init__()
@@ -279,23 +268,18 @@ class Exportable(nn.Module):
             raw = transform(raw)
         normalized = self._normalize(raw, torch.float32)
         model_outputs = self.predictor.model_outputs(normalized)
-        outputs = self._mark_missing(
-            self.predictor.read_outputs(normalized, model_outputs), inputs
-        )
+        outputs = self.predictor.read_outputs(normalized, model_outputs)
+        if self.encode is not None:
+            outputs = self.encode.mark_missing(outputs, *inputs)
         if not self._gives_logits:
             return outputs
+        predicted = self._predict(outputs)
         if isinstance(self.predictor.model, MeanOfRuns):
-            return outputs, self._predict(outputs)
-        return (
-            outputs,
-            self._mark_missing(model_outputs.flatten(1), inputs),
-            self._predict(outputs),
-        )
-
-    def _mark_missing(self, outputs: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
-        if self.encode is None:
-            return outputs
-        return self.encode.mark_missing(outputs, *inputs)
+            return outputs, predicted
+        logits = model_outputs.flatten(1)
+        if self.encode is not None:
+            logits = self.encode.mark_missing(logits, *inputs)
+        return outputs, logits, predicted
 
     def _predict(self, outputs: Tensor) -> Tensor:
         """Index of the class, int64 `[B]`, or of each label whether it is on, `[B, L]`; -1 for none."""

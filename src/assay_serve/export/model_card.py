@@ -96,13 +96,10 @@ def agreement_in_words(exported: Exported) -> str:
     agreement = exported.agreement
     if agreement is None:
         return "the weights as they are in the checkpoint"
-    where = "made-up samples"
-    if exported.subset:
-        where = f"{exported.subset} samples"
-    difference = (
+    words = (
+        f"{agreement.num_samples:,} {exported.subset or 'made-up'} samples, largest difference "
         f"{agreement.largest_difference:.2g} (up to {agreement.tolerance:.1g} is allowed)"
     )
-    words = f"{agreement.num_samples:,} {where}, largest difference {difference}"
     if agreement.relative_difference is None:
         return words
     return f"{words}, largest relative difference {agreement.relative_difference:.2g}"
@@ -144,17 +141,12 @@ def example_code(exported: Exported) -> str:
     parts = []
     for one in exported.description["inputs"]:
         # One sample; a size that may differ is at most that of the longest text, or of a picture.
-        shape = (
-            1,
-            *(
-                size if isinstance(size, int) else one.get("longest", 64)
-                for size in one["shape"][1:]
-            ),
-        )
+        longest = one.get("longest", 64)
+        sizes = [size if isinstance(size, int) else longest for size in one["shape"][1:]]
+        shape = (1, *sizes)
+        array = f"np.zeros({shape}, {one['dtype']!r})"
         if one["dtype"] == "string":
             array = f"np.full({shape}, '', object)"
-        else:
-            array = f"np.zeros({shape}, {one['dtype']!r})"
         parts.append(f'"{one["name"]}": {array}')
     text = _OPEN[exported.description["format"]]
     outputs = "(outputs,)"
@@ -228,10 +220,12 @@ def describe(original: Original, raw: Any, *, inside: bool) -> dict[str, Any]:
     spec = original.spec
     file_format = "safetensors"
     kind = "raw"
+    outputs = ["outputs"]
     steps = []
     if raw is not None:
         file_format = "onnx"
         kind = original.kind
+        outputs = list(original.output_names)
         if original.encoder is not None:
             steps.append("imputation and encoding of columns")
         if inside:
@@ -245,11 +239,6 @@ def describe(original: Original, raw: Any, *, inside: bool) -> dict[str, Any]:
             steps.append("probabilities")
         elif kind == "embeddings":
             steps.append("embeddings as the loss compares them")
-    name = kind
-    outputs = list(original.output_names)
-    if kind == "raw":
-        name = "outputs"
-        outputs = ["outputs"]
     return {
         "schema_version": SCHEMA_VERSION,
         "format": file_format,
@@ -257,7 +246,7 @@ def describe(original: Original, raw: Any, *, inside: bool) -> dict[str, Any]:
         "one_of_classes": original.task is not None and original.task.by_class,
         "names": list(original.predictor.names),
         "inputs": _inputs(original, raw, inside=inside),
-        "output": {"name": name, "kind": kind},
+        "output": {"name": outputs[0], "kind": kind},
         "outputs": outputs,
         "threshold": dict(original.predictor.about_threshold),
         "inside": [step for step in steps if step],
@@ -315,13 +304,9 @@ def describe_columns(columns: Sequence[Column], na_values: Sequence[str]) -> lis
     for column in columns:
         inputs = "categories" if isinstance(column, Category) else "numbers"
         entries[inputs] += column.describe(na_values)
-    described = []
-    for name, some in entries.items():
-        dtype = "float64"
-        if name == "categories":
-            dtype = "string"
-        if some:
-            described.append(
-                {"name": name, "dtype": dtype, "shape": ["batch", len(some)], "columns": some}
-            )
-    return described
+    types = {"numbers": "float64", "categories": "string"}
+    return [
+        {"name": name, "dtype": types[name], "shape": ["batch", len(some)], "columns": some}
+        for name, some in entries.items()
+        if some
+    ]

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from assay.errors import AssayError, ConfigError
 from assay.record.provenance import usable_cores
-from assay_sweep.job_spec import ExitStatus, outcome_after
+from assay_sweep.job_spec import ExitStatus, outcome_after, signal_after
 from assay_sweep.launcher.launcher import Count, Launcher, NumJobs, Threads
 from assay_sweep.worker.fork_client import CheckProcess, ForkServer
 
@@ -66,7 +66,6 @@ class Gpus:
 class _Running:
     job_spec: JobSpec
     gpus: tuple[str, ...]
-    cores: int
     signal_sent: str = ""
 
 
@@ -132,26 +131,20 @@ class LocalLauncher(Launcher):
             return False
         if self._jobs_at_once != "auto":
             return len(self._running) < self._jobs_at_once
-        taken = sum(running.cores for running in self._running.values())
-        return (
-            job_spec.gpus > 0
-            or not taken
-            or taken + self._threads * job_spec.processes <= self._cores
-        )
+        on_cpu = [one.job_spec for one in self._running.values() if not one.gpus]
+        processes = sum(other.processes for other in (*on_cpu, job_spec))
+        return job_spec.gpus > 0 or not on_cpu or self._threads * processes <= self._cores
 
     @override
     def start(self, job_spec: JobSpec) -> None:
         leased: tuple[str, ...] = ()
-        cores = 0
         if job_spec.gpus:
             leased = self._gpus.lease(job_spec.gpus)
-        else:
-            cores = self._threads * job_spec.processes
         environment = dict(job_spec.environment)
         if self._known_gpus is not None:  # a lease has made them known
             environment[_VISIBLE] = ",".join(leased)
         ready = replace(job_spec, threads=self._threads, environment=environment)
-        self._running[ForkServer.shared().start(ready)] = _Running(ready, leased, cores)
+        self._running[ForkServer.shared().start(ready)] = _Running(ready, leased)
 
     @override
     def wait(self, seconds: float) -> dict[int, Outcome]:
@@ -164,10 +157,7 @@ class LocalLauncher(Launcher):
     def stop(self, number: int, *, now: bool) -> None:
         for key, running in self._running.items():
             if running.job_spec.number == number:
-                if now:
-                    running.signal_sent = "SIGKILL"
-                else:
-                    running.signal_sent = running.signal_sent or "SIGTERM"
+                running.signal_sent = signal_after(running.signal_sent, now=now)
                 ForkServer.shared().stop(key, now=now)
 
     @override
@@ -188,7 +178,7 @@ class LocalLauncher(Launcher):
     def _ids(self) -> Sequence[str]:
         if isinstance(self._asked_gpus, list):
             return [str(gpu) for gpu in self._asked_gpus]
-        with closing(CheckProcess(ForkServer.shared().connect)) as process:
+        with closing(CheckProcess(ForkServer.shared())) as process:
             count = process.gpus()
         visible = [gpu.strip() for gpu in os.environ.get(_VISIBLE, "").split(",") if gpu.strip()]
         ids = (visible or [str(index) for index in range(count)])[:count]

@@ -17,7 +17,7 @@ from assay.errors import AssayError, ProcessError, first_line
 from assay.process import keep_handlers
 from assay.record.run_lock import is_written
 from assay.targets.resolve import require
-from assay_sweep.job_spec import outcome_of_lost_job
+from assay_sweep.job_spec import outcome_of_lost_job, signal_after
 from assay_sweep.launcher.launcher import LEAVE, Count, Launcher, NumJobs, Threads
 from assay_sweep.worker.fork_client import ClusterWorker
 
@@ -153,13 +153,10 @@ class RayLauncher(Launcher):
 
     @override
     def stop(self, number: int, *, now: bool) -> None:
-        for place in [
-            place for place in self._running.values() if place.job_spec.number == number
-        ]:
-            if now:
-                place.signal_sent = "SIGKILL"
-            else:
-                place.signal_sent = place.signal_sent or "SIGTERM"
+        for place in self._running.values():
+            if place.job_spec.number != number:
+                continue
+            place.signal_sent = signal_after(place.signal_sent, now=now)
             if self._ray.wait([place.ready], timeout=0)[0]:
                 place.cluster_worker.stop.remote(place.key, now=now)
             else:

@@ -22,7 +22,7 @@ from assay.record.run_record import FILE as RECORD
 from assay.record.run_record import Outcome
 from assay.targets.resolve import require
 from assay_cluster.world import GANG, find_world
-from assay_sweep.job_spec import JobSpec, outcome_of_lost_job
+from assay_sweep.job_spec import JobSpec, outcome_of_lost_job, signal_after
 from assay_sweep.launcher.launcher import Count, Launcher, Threads
 from assay_sweep.worker.fork_client import ClusterWorker
 
@@ -258,8 +258,8 @@ class SlurmLauncher(Launcher):
         self._delay = signal_delay_s
         self._jobs_at_once = jobs_at_once
         # Else a file torch.py in the current directory would be taken for torch.
-        slurm["setup"] = ["export PYTHONSAFEPATH=1", *(setup or [])]
         slurm |= {
+            "setup": ["export PYTHONSAFEPATH=1", *(setup or [])],
             "signal_delay_s": signal_delay_s,
             "additional_parameters": additional_parameters,
         }
@@ -270,7 +270,7 @@ class SlurmLauncher(Launcher):
         }
         self._running: dict[int, _Submitted] = {}
         self._asked = 0.0
-        self._left = self._noted("*.running") | self._noted("*.job")
+        self._left = self._find_left()
 
     @property
     @override
@@ -296,15 +296,15 @@ class SlurmLauncher(Launcher):
     def start(self, job_spec: JobSpec) -> None:
         files = self._folder / f"{job_spec.number}-{job_spec.attempt}"
         ready = replace(job_spec, threads=self._threads)
-        previous_id = self._left.pop(files.name, None)
-        if previous_id is not None and self._is_alive(previous_id, files):
-            self._running[job_spec.number] = _Submitted(ready, previous_id, files)
-            return
-        self._forget(files)
-        token = uuid.uuid4().hex
-        write_text(files.with_suffix(".token"), token)
-        job_id = self._submit(ready, SlurmJob(str(files), ready.to_json(), token, self._delay))
-        write_text(files.with_suffix(".job"), job_id)
+        job_id = self._left.pop(files.name, "")
+        if not job_id:
+            self._forget(files)
+            token = uuid.uuid4().hex
+            write_text(files.with_suffix(".token"), token)
+            job_id = self._submit(
+                ready, SlurmJob(str(files), ready.to_json(), token, self._delay)
+            )
+            write_text(files.with_suffix(".job"), job_id)
         self._running[job_spec.number] = _Submitted(ready, job_id, files)
 
     @override
@@ -326,22 +326,14 @@ class SlurmLauncher(Launcher):
 
     @override
     def kept(self) -> Collection[int]:
-        alive = [
-            name
-            for name, job_id in self._left.items()
-            if self._is_alive(job_id, self._folder / name)
-        ]
-        return {int(name.partition("-")[0]) for name in alive}
+        return {int(name.partition("-")[0]) for name in self._left}
 
     @override
     def stop(self, number: int, *, now: bool) -> None:
         submitted = self._running.get(number)
         if submitted is None:
             return
-        if now:
-            submitted.signal_sent = "SIGKILL"
-        else:
-            submitted.signal_sent = submitted.signal_sent or "SIGTERM"
+        submitted.signal_sent = signal_after(submitted.signal_sent, now=now)
         if submitted.files.with_suffix(".running").exists():
             name = "KILL"
             if not now:
@@ -353,8 +345,7 @@ class SlurmLauncher(Launcher):
     @override
     def close(self) -> None:
         for name, job_id in self._left.items():
-            if self._is_alive(job_id, self._folder / name):
-                _run_slurm("scancel", job_id)
+            _run_slurm("scancel", job_id)
             self._forget(self._folder / name)
         self._left = {}
         self.end_at_once(self._running, self._running)
@@ -393,13 +384,6 @@ class SlurmLauncher(Launcher):
             else:
                 submitted.gone = None
 
-    def _is_alive(self, job_id: str, files: Path) -> bool:
-        """Whether a job of a driver before is still there, or has left its outcome."""
-        if files.with_suffix(".outcome").exists():
-            return True
-        states_by_id = query_states()
-        return states_by_id is None or states_by_id.get(job_id, "") not in OVER
-
     def _outcome(self, submitted: _Submitted) -> Outcome | None:
         with suppress(OSError, ValueError):
             return Outcome.from_json(
@@ -413,21 +397,30 @@ class SlurmLauncher(Launcher):
         cause: Cause = "killed"
         if submitted.state == "OUT_OF_MEMORY":
             cause = "out_of_memory"
-        reason = f"its Slurm job {submitted.job_id} is {state}; see {self._folder}"
-        seconds = time.monotonic() - submitted.start
         return outcome_of_lost_job(
-            submitted.job_spec, seconds, submitted.signal_sent, cause, reason
+            submitted.job_spec,
+            time.monotonic() - submitted.start,
+            submitted.signal_sent,
+            cause,
+            f"its Slurm job {submitted.job_id} is {state}; see {self._folder}",
         )
 
-    def _noted(self, pattern: str) -> dict[str, str]:
-        """Attempts that an earlier driver queued, and their job ids; the files are not trusted."""
-        contents = {
-            path.stem: path.read_text("ascii", "replace") for path in self._folder.glob(pattern)
+    def _find_left(self) -> dict[str, str]:
+        """Attempts of an earlier driver that are still there or have left an outcome, and their job ids."""
+        files = [path for name in ("*.running", "*.job") for path in self._folder.glob(name)]
+        noted = {path.stem: path.read_text("ascii", "replace") for path in files}
+        left = {
+            name: job_id
+            for name, job_id in noted.items()
+            if _ATTEMPT.fullmatch(name) and _JOB_ID.fullmatch(job_id)  # the files are not trusted
         }
+        if not left or (states_by_id := query_states()) is None:
+            return left
         return {
             name: job_id
-            for name, job_id in contents.items()
-            if _ATTEMPT.fullmatch(name) and _JOB_ID.fullmatch(job_id)
+            for name, job_id in left.items()
+            if (self._folder / f"{name}.outcome").exists()
+            or states_by_id.get(job_id, "") not in OVER
         }
 
     def _forget(self, files: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from typing import TYPE_CHECKING, Any, final
 
 from hydra.core.override_parser.types import IntervalSweep
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 
     from hydra.core.config_loader import ConfigLoader
     from hydra.core.override_parser.types import Override
-
-    from assay_sweep.search.search import Known
 
 
 @final
@@ -46,7 +43,6 @@ class GridSearch(Search):
             itertools.product(*(_values(key, override) for key, override in parsed.items()))
         )
         self._left = iter(self._jobs)
-        self._known: Counter[str] = Counter()
 
     @property
     @override
@@ -55,17 +51,10 @@ class GridSearch(Search):
 
     @override
     def next(self) -> Proposal | None:
-        for job in self._left:
-            token = " ".join(job)
-            if not self._known[token]:
-                return Proposal(job, token=token)
-            self._known[token] -= 1  # a combination that is listed twice runs twice
-        return None
-
-    @override
-    def restore(self, known: Sequence[Known]) -> None:
-        """Leave out what the journal knows; combinations that an edited grid adds are still to come."""
-        self._known = Counter(token for token, _, _ in known)
+        job = next(self._left, None)
+        if job is None:
+            return None
+        return Proposal(job, token=" ".join(job))
 
 
 def _values(key: str, override: Override) -> list[str]:
@@ -75,8 +64,9 @@ def _values(key: str, override: Override) -> list[str]:
     if isinstance(sweep, IntervalSweep):
         low = sweep.start
         high = sweep.end
-        hint = f"hydra/sweeper=random, hydra/sweeper=optuna, or a list: {key}={low},{high}"
         raise ConfigError(
-            f"a grid cannot list every number from {low} to {high}", key=key, hint=hint
+            f"a grid cannot list every number from {low} to {high}",
+            key=key,
+            hint=f"hydra/sweeper=random, hydra/sweeper=optuna, or a list: {key}={low},{high}",
         )
     return [f"{key}={value}" for value in override.sweep_string_iterator()]

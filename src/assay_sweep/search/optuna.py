@@ -99,10 +99,8 @@ class OptunaSearch(Search):
         self._sampler = dict(sampler or {"_target_": "optuna.samplers.TPESampler"})
         self._pruner = dict(pruner or {"_target_": NO_PRUNER})
         if seed is None:
-            self._seed = secrets.randbits(32)
-        else:
-            self._seed = seed
-        self._space.check_not_empty()
+            seed = secrets.randbits(32)
+        self._seed = seed
         self._limit = num_trials
         self._check_parts()
         self._file = Path(sweep_dir).resolve() / FILE
@@ -117,13 +115,13 @@ class OptunaSearch(Search):
             raise ConfigError(
                 message, key="hydra.sweeper.sampler", hint="hydra/sweeper/sampler=tpe"
             )
-        tested = next(
-            (aim.name for aim in self._objectives if aim.name.startswith("test/")), None
-        )
-        if self._prunes and (len(self._objectives) > 1 or tested):
+        problem = ""
+        if len(self._objectives) > 1:
             problem = "there are several objectives"
-            if tested:
-                problem = f"{tested} is known only at the end"
+        for aim in self._objectives:
+            if aim.name.startswith("test/"):
+                problem = f"{aim.name} is known only at the end"
+        if self._prunes and problem:
             message = f"{problem}: nothing can be pruned"
             raise ConfigError(
                 message, key="hydra.sweeper.pruner", hint="hydra/sweeper/pruner=none"
@@ -203,9 +201,10 @@ class OptunaSearch(Search):
         try:
             trial = self._ask_study(self.study, index)
         except ValueError as error:
-            message = f"the study cannot continue with this search space: {error}"
             raise ConfigError(
-                message, key="hydra.sweeper.params", hint="start a new sweep"
+                f"the study cannot continue with this search space: {error}",
+                key="hydra.sweeper.params",
+                hint="start a new sweep",
             ) from error
         return _Trial(trial.number, dict(trial.params))
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hydra.core.config_loader import ConfigLoader
 
-    from assay_sweep.search.search import Dimension, Known, Proposal
+    from assay_sweep.search.search import Dimension, Proposal
 
 
 @final
@@ -50,8 +50,6 @@ class RandomSearch(Search):
         self._seed = seed
         seeds = self._space.seeds  # itertools.product would hold all numbers at once
         self._left = ((number, seed) for number in range(num_samples) for seed in seeds)
-        self._known: set[str] = set()
-        self._space.check_not_empty()
 
     @property
     @override
@@ -62,14 +60,8 @@ class RandomSearch(Search):
     def next(self) -> Proposal | None:
         for sample, seed in self._left:
             values = {part.key: draw(part, self._seed, sample) for part in self._space.dimensions}
-            proposal = self._space.propose(sample, values, seed)
-            if proposal.token not in self._known:
-                return proposal
+            return self._space.propose(sample, values, seed)
         return None
-
-    @override
-    def restore(self, known: Sequence[Known]) -> None:
-        self._known = {token for token, _, _ in known}
 
 
 def draw(dimension: Dimension, seed: int, number: int) -> Any:

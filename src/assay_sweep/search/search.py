@@ -72,13 +72,13 @@ class Search(ABC):
     def next(self) -> Proposal | None:
         """The next job; None where there is nothing to start now."""
 
-    @abstractmethod
     def restore(self, known: Sequence[Known]) -> None:
-        """Take up a sweep where it was left; called once, before all else.
+        """Take up a sweep where it was left; called once, before all else, where the search learns.
 
         Args:
             known: Every proposal of the journal, in order. The sweep runs those without an end again itself.
         """
+        del known
 
     def samples(self) -> list[tuple[str, ...]]:
         """Jobs that stand for all others when a sweep is checked, where these are not known ahead."""
@@ -169,12 +169,6 @@ class Space:
             part for part in self.entries if isinstance(part, Choice) and _is_repetition(part.key)
         )
 
-    def check_not_empty(self) -> None:
-        """Refuse a space in which there is only one point."""
-        if not self.dimensions:
-            hint = "optimizer.lr='tag(log, interval(1e-4, 1e-1))', or hydra/sweeper=grid"
-            raise ConfigError("there is nothing to search", key="hydra.sweeper.params", hint=hint)
-
     def propose(self, number: int, values: Mapping[str, Any], seed: str) -> Proposal:
         """Propose the job of one of a search's points with one of the seeds."""
         token = str(number)
@@ -203,8 +197,11 @@ def parse_overrides(
     keys = [_plain_key(override) for override in typed]
     for place, override in enumerate(typed):
         if override.is_sweep_override() and keys[place] in keys[place + 1 :]:
-            message = f"{override.input_line} would have no effect, as this key is typed again"
-            raise ConfigError(message, key=keys[place], hint="leave one of them out")
+            raise ConfigError(
+                f"{override.input_line} would have no effect, as this key is typed again",
+                key=keys[place],
+                hint="leave one of them out",
+            )
     stored = [
         _parse(
             parser,
@@ -227,8 +224,9 @@ def _parse(parser: OverridesParser, line: str, key: str = "") -> Override:
     try:
         return parser.parse_overrides([line])[0]
     except HydraException as error:
-        message = f"{line} cannot be parsed: {reason_of_parser(str(error))}"
-        raise ConfigError(message, key=key, hint=SWEEPS) from error
+        raise ConfigError(
+            f"{line} cannot be parsed: {reason_of_parser(str(error))}", key=key, hint=SWEEPS
+        ) from error
 
 
 def _plain_key(override: Override) -> str:
@@ -240,9 +238,16 @@ def read_space(
     params: Mapping[str, Any] | None,
     config_loader: ConfigLoader | None = None,
 ) -> Space:
-    """The search space of a command line and `hydra.sweeper.params`."""
+    """The search space of a command line and `hydra.sweeper.params`; one with a single point is refused."""
     parsed = parse_overrides(overrides, params, config_loader)
-    return Space(tuple(_parse_entry(key, override) for key, override in parsed.items()))
+    space = Space(tuple(_parse_entry(key, override) for key, override in parsed.items()))
+    if not space.dimensions:
+        raise ConfigError(
+            "there is nothing to search",
+            key="hydra.sweeper.params",
+            hint="optimizer.lr='tag(log, interval(1e-4, 1e-1))', or hydra/sweeper=grid",
+        )
+    return space
 
 
 def format_override(key: str, override: Override) -> str:
@@ -310,8 +315,11 @@ def _parse_range(key: str, sweep: RangeSweep) -> Numbers:
         low = float(f"{low:.12g}")
         high = float(f"{high:.12g}")
     if log and (not integer or step != 1 or low <= 0):
-        message = "a logarithmic range needs whole numbers above 0, one after the other"
-        raise ConfigError(message, key=key, hint=f"{key}=tag(log, interval({low}, {high}))")
+        raise ConfigError(
+            "a logarithmic range needs whole numbers above 0, one after the other",
+            key=key,
+            hint=f"{key}=tag(log, interval({low}, {high}))",
+        )
     return Numbers(key, low, high, 0.0 if log else step, log, integer)
 
 
@@ -330,7 +338,7 @@ def _check_sweep(key: str, override: Override) -> None:
         problem = f"there is no tag {tags[0]!r}{did_you_mean(tags[0], _TAGS, '; ')}"
         hint = f"available: {', '.join(_TAGS)}"
     elif (isinstance(sweep, RangeSweep) and not sweep.step) or not (
-        isinstance(sweep, IntervalSweep) or list(override.sweep_string_iterator())
+        isinstance(sweep, IntervalSweep) or any(True for _ in override.sweep_string_iterator())
     ):
         problem = f"{override.input_line} has no values"
     if problem:

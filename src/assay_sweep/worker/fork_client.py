@@ -22,10 +22,10 @@ from assay.assemble.trainer_options import WORLD_SIZES
 from assay.check.report import Proof, Report
 from assay.errors import AssayError, ProcessError
 from assay.record.run_record import Outcome, reason_of
-from assay_sweep.job_spec import ExitStatus, outcome_after, to_text
+from assay_sweep.job_spec import ExitStatus, outcome_after, signal_after, to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
     from multiprocessing.connection import Connection
 
     from assay.compose.compose import Job
@@ -108,10 +108,10 @@ class ForkServer:
         ended: dict[int, ExitStatus] = {}
         while True:
             running = {self._running[key].connection: key for key in keys if key in self._running}
-            server = []
+            waited_for = list(running)
             if self._process is not None:
-                server = [self._control]
-            for ready in wait([*running, *server], max(0.0, deadline - time.monotonic())):
+                waited_for.append(self._control)
+            for ready in wait(waited_for, max(0.0, deadline - time.monotonic())):
                 if ready is self._control:
                     self._listen()
                 elif (exit_status := self._receive(key := running[ready])) is not None:  # type: ignore[index]  # one of the connections
@@ -229,11 +229,8 @@ class ForkServer:
         exit_code = process.wait()
         if not self._is_ready:
             self._log.seek(0)
-            lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
-            if lines:
-                self._failure = lines[-1]
-            else:
-                self._failure = f"it ended with exit code {exit_code}"
+            printed = self._log.read().decode("utf-8", "replace").strip().splitlines()
+            self._failure = [f"it ended with exit code {exit_code}", *printed][-1]
         self._log.close()
 
 
@@ -246,8 +243,8 @@ if hasattr(os, "register_at_fork"):
 class CheckProcess:
     """Asks one process about every job, so that it does once what they have in common."""
 
-    def __init__(self, connect: Callable[[], Connection]) -> None:
-        self._connect = connect
+    def __init__(self, fork_server: ForkServer) -> None:
+        self._fork_server = fork_server
         self._connection: Connection | None = None
 
     def prove(self, job: Job) -> Proof:
@@ -267,7 +264,7 @@ class CheckProcess:
 
     def _ask(self, question: tuple[str, list[str], str] | None) -> dict[str, Any]:
         if self._connection is None:
-            self._connection = self._connect()
+            self._connection = self._fork_server.connect()
         answer: dict[str, Any] | AssayError | ExitStatus | None
         try:
             self._connection.send(question)
@@ -321,10 +318,7 @@ class ClusterWorker:
 
     def stop(self, key: str, *, now: bool) -> None:
         """Ask a job to save and end, or end it at once; by another thread or a signal, and before `run`."""
-        if now:
-            self._stops[key] = "SIGKILL"
-        else:
-            self._stops[key] = self._stops.get(key, "SIGTERM")
+        self._stops[key] = signal_after(self._stops.get(key, ""), now=now)
 
     def close(self) -> None:
         """End what runs and the fork server."""

@@ -204,7 +204,7 @@ class Server:
         """Keep nothing of the fork server but its modules, and work."""
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        end_with(fork_server, signal.SIGKILL)
+        end_with(fork_server)
         for inherited in (self._driver, *(other.connection for other in self._children.values())):
             inherited.close()
         for other in self._children.values():

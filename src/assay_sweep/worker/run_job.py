@@ -35,8 +35,6 @@ from assay_cluster.world import take_world
 from assay_sweep.job_spec import TIMED_OUT, timeout_outcome
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
     from assay.run.result import RunResult
     from assay_cluster.gang import Gang
     from assay_sweep.job_spec import JobSpec
@@ -87,11 +85,10 @@ def run_here(job_spec: JobSpec) -> Outcome:
         os.environ[TRIAL] = json.dumps(job_spec.trial)
     try:
         result = _run(job_spec)
-        if isinstance(result, int):  # another node's process tells how the job ended
-            if result:
-                return Outcome("failed", "killed")
-            return Outcome("finished")
-        return RunRecord.load(run_dir).outcome
+        if not isinstance(result, int):
+            return RunRecord.load(run_dir).outcome
+        # another node's process tells how the job ended
+        return Outcome("failed", "killed") if result else Outcome("finished")
     except KeyboardInterrupt:
         return replace(_INTERRUPTED, seconds=time.perf_counter() - start)
     except BaseException as error:
@@ -190,9 +187,12 @@ def _resume(job_spec: JobSpec, config: DictConfig, gang: Gang | None = None) -> 
     from assay.run.resume import resume
     from assay.targets.allowed_targets import read_trusted_packages
 
-    trusted = read_trusted_packages(config)
-    said = collect_texts(config)
-    return resume(job_spec.run_dir, trusted_packages=trusted, said=said, gang=gang)
+    return resume(
+        job_spec.run_dir,
+        trusted_packages=read_trusted_packages(config),
+        said=collect_texts(config),
+        gang=gang,
+    )
 
 
 def _use_threads(number: int) -> None:
@@ -218,11 +218,8 @@ def _report_error(error: BaseException) -> Outcome:
 
 def from_text(text: str) -> DictConfig:
     """Read `to_text` back."""
-    plain: dict[str, Any]
-    if text.startswith("{"):
-        plain = json.loads(text)
-    else:
-        plain = yaml.safe_load(text)
+    read = json.loads if text.startswith("{") else yaml.safe_load
+    plain: dict[str, Any] = read(text)
     return OmegaConf.create(plain, flags={"struct": True})
 
 

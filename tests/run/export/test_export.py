@@ -362,6 +362,13 @@ def test_scores_of_other_weights_are_not_this_file_s(digits_run: Trained, tmp_pa
     assert "| test/accuracy" not in card
 
 
+def test_the_last_checkpoint_is_that_of_the_scores_where_none_is_the_best(train: Train) -> None:
+    run = train("data=iris", "model=linear", "callbacks=[last_checkpoint]")
+    exported = export(run.run_dir, "safetensors")
+    assert exported.description["run"]["checkpoint"] == "last"
+    assert "| test/accuracy" in exported.card.read_text(encoding="utf-8")
+
+
 def test_a_card_of_somebody_s_is_left_alone(digits_run: Trained, tmp_path: Path) -> None:
     (tmp_path / "MODEL_CARD.md").write_text("# Mine", encoding="utf-8")
     with pytest.raises(AssayError, match="was not written by assay export"):

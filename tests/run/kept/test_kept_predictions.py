@@ -105,6 +105,11 @@ def test_a_size_limit_keeps_a_random_choice_and_says_so(train: Train) -> None:
     assert (run.run_dir / predictions_file.FILE).stat().st_size < 1_000_000
 
 
+def test_one_prediction_is_kept_where_none_fits(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay_serve.kept_predictions.KeepPredictions", lambda _: KeepPredictions(1))
+    assert len(kept(train("data=iris", "model=linear", "trainer.max_epochs=1")).keys) == 1
+
+
 def test_what_cannot_be_kept_ends_no_run(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, predictions: Any) -> None:
         raise OSError(28, "No space left on device")

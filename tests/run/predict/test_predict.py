@@ -20,12 +20,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from tests.command import typed
 from tests.run.predict.conftest import rows_of_test, said_in_test
 from typer.testing import CliRunner
 
 import assay
 from assay.cli.app import app
-from assay.errors import ConfigError
+from assay.errors import AssayError, ConfigError
 from assay_analysis.predictions_file import FILE
 from assay_serve.predict import Predicted, predict
 
@@ -97,6 +98,25 @@ def test_columns_that_are_kept(
     assert found.notes[-1] == "rows with a warning: 2 of 40, see column warning"
     wrong = predicted(kind_run, tmp_path / f"new.{form}", keep=["numbr"])
     assert wrong.first_error.endswith("no column 'numbr' to keep; did you mean 'number'?")
+
+
+def test_parquet_holds_no_numbers_and_texts_in_one_column(
+    kind_run: Trained, table: Path, tmp_path: Path
+) -> None:
+    rows = pd.read_parquet(table / "rows.parquet").head(4)
+    rows.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    rows.assign(rooms="many").to_json(tmp_path / "b.jsonl", orient="records", lines=True)
+    inputs = (tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    with pytest.raises(AssayError, match="not all inputs have the same kind of values in a column to keep"):
+        predicted(kind_run, *inputs, out=tmp_path / "said.parquet", keep=["rooms"])
+    predicted(kind_run, *inputs, out=tmp_path / "said.csv", keep=["rooms"])
+    assert pd.read_csv(tmp_path / "said.csv")["rooms"].tolist()[-1] == "many"
+
+
+def test_what_is_to_be_typed_next_keeps_what_was_typed(kind_run: Trained, table: Path) -> None:
+    options = ("--keep=customer_id", "--encoding=utf-8", "--top-k=2")
+    told = typed("predict", kind_run.run_dir, table / "rows.csv", *options).stdout
+    assert f"rows.csv {' '.join(options)} --out predictions.csv" in told
 
 
 def test_what_is_bad_among_pictures_is_a_row(photo_run: Trained, photos: Path, tmp_path: Path) -> None:

@@ -55,6 +55,18 @@ def test_a_threshold_of_more_classes_is_refused(kind_run: Trained, table: Path) 
     assert "--threshold: the model does not predict probabilities of two classes" in told.stderr
 
 
+def test_a_rule_chooses_for_a_package_that_is_typed(
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = "class Net(torch.nn.Linear):\n    def __init__(self, *_):\n        super().__init__(30, 1)\n"
+    (tmp_path / "chosen_net.py").write_text(f"import torch\n\n\n{net}")
+    monkeypatch.syspath_prepend(tmp_path)
+    trusted = "trusted_packages=[chosen_net]"
+    run = train("data=breast_cancer", *SHORT, trusted, "model._target_=chosen_net.Net")
+    found = evaluate(run.run_dir, [trusted], threshold="f1")
+    assert found.threshold["chosen"] == "by f1 on validation"
+
+
 def drawn(seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities, many of them equal, and which samples are of the second class."""
     draw = np.random.default_rng(seed)

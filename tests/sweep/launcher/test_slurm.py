@@ -83,6 +83,7 @@ def test_slurm_is_asked_about_jobs_of_assay_alone(tmp_path: Path, slurm: Path) -
     assert sorted(launcher.kept()) == [0]
     launcher.close()
     assert (slurm / "scancel").read_text().splitlines() == ["7"]
+    assert (slurm / "squeue").read_text() == "\n", "it is asked once, not for each job"
 
 
 @pytest.mark.long
@@ -223,7 +224,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     texts = {
         "sbatch": f'cp "$1" \'{answered}/script\'; bash "$1"; echo Submitted batch job 7',
         "srun": f"for word; do printf '%s\\0' \"$word\"; done > '{answered}/srun'",
-        "squeue": f"printf '{ANSWER}'",
+        "squeue": f"printf '{ANSWER}'; echo >> '{answered}/squeue'",
         "scancel": f"echo \"$@\" >> '{answered}/scancel'",
     }
     for name, text in texts.items():

@@ -14,7 +14,6 @@ from scipy import stats  # type: ignore[import-untyped]  # scipy ships no types
 
 from assay.compose.compose import loader
 from assay.errors import ConfigError
-from assay.record.run_record import Outcome
 from assay_sweep.search.grid import GridSearch
 from assay_sweep.search.random import RandomSearch, draw
 from assay_sweep.search.search import Choice, Numbers, read_space
@@ -89,29 +88,6 @@ def test_glob_lists_the_options_of_a_group() -> None:
     assert jobs(search) == [["augment=mixup"], ["augment=mixup_or_cutmix"]]
 
 
-def test_a_resumed_grid_lists_what_is_missing() -> None:
-    known: list[Any] = [
-        (one.token, Outcome("finished"), None) for one in every(GridSearch(["a=1,2,3", "b=1,2"]))[:4]
-    ]
-    search = GridSearch(["a=1,2,3", "b=1,2"])
-    search.restore(known)
-    assert jobs(search) == [["a=3", "b=1"], ["a=3", "b=2"]]
-
-
-def test_an_edited_grid_adds_its_new_jobs_alone() -> None:
-    known: list[Any] = [(one.token, None, None) for one in every(GridSearch(["a=1,2", "b=1"]))]
-    search = GridSearch(["a=2,3", "b=1"])
-    search.restore(known)
-    assert jobs(search) == [["a=3", "b=1"]]
-
-
-def test_a_job_that_is_listed_twice_runs_twice() -> None:
-    known: list[Any] = [(every(GridSearch(["a=1,1"]))[0].token, None, None)]
-    search = GridSearch(["a=1,1"])
-    search.restore(known)
-    assert jobs(search) == [["a=1"]]
-
-
 DRAWN = {"lr": "tag(log, interval(1e-5, 1e-1))", "width": "range(8,65,8)", "opt": "sgd,adamw"}
 MANY = 4000
 
@@ -157,15 +133,6 @@ def test_each_sample_runs_once_a_seed() -> None:
     assert len(found) == 6
     assert [job[:3] for job in found[::2]] == [job[:3] for job in found[1::2]]
     assert [job[3] for job in found[:2]] == ["seed=1", "seed=2"]
-
-
-def test_a_resumed_search_gives_what_is_missing() -> None:
-    whole = RandomSearch(["seed=1,2"], params=DRAWN, num_samples=4)
-    proposals = every(whole)
-    known: list[Any] = [(one.token, None, None) for one in proposals[:3] + proposals[4:]]
-    search = RandomSearch(["seed=1,2"], params=DRAWN, num_samples=4)
-    search.restore(known)
-    assert jobs(search) == [list(proposals[3].overrides)]
 
 
 def test_one_point_cannot_be_drawn() -> None:
@@ -234,11 +201,12 @@ def test_the_command_line_wins_over_the_node() -> None:
 
 
 def test_values_that_are_no_sweep_are_fixed() -> None:
-    space = read_space(["~f"], {"a": 5, "b": None, "c": [1, 2], "d": True, "e": "two words", "g.h": 0.5})
-    parsed = OverridesParser.create().parse_overrides(list(space.job({})))
+    fixed = {"a": 5, "b": None, "c": [1, 2], "d": True, "e": "two words", "g.h": 0.5}
+    job = read_space(["x=1,2", "~f"], fixed).job({"x": 1})
+    parsed = OverridesParser.create().parse_overrides(list(job))
     values = {one.key_or_group: one.value() for one in parsed if not one.is_delete()}
-    assert values == {"a": 5, "b": None, "c": [1, 2], "d": True, "e": "two words", "g.h": 0.5}
-    assert space.job({})[-1] == "~f"
+    assert values == {**fixed, "x": 1}
+    assert job[-1] == "~f"
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,7 @@ MakeJob = Callable[..., Job]
 
 @pytest.fixture
 def process(fork_server: ForkServer) -> Iterator[CheckProcess]:
-    made = CheckProcess(fork_server.connect)
+    made = CheckProcess(fork_server)
     yield made
     made.close()
 
