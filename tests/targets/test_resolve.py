@@ -8,6 +8,7 @@ import pkgutil
 import re
 import shlex
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -500,6 +501,28 @@ def test_a_name_is_made_of_words(name: str) -> None:
     config.name = name
     with pytest.raises(ConfigError, match="cannot be part of a path"):
         check_external_values(config, NOBODY)
+
+
+def test_a_run_may_lie_above_the_current_directory_but_not_behind_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    (tmp_path / "else" / "deep").mkdir(parents=True)
+    here.mkdir()
+    (here / "link").symlink_to(tmp_path / "else" / "deep")
+    monkeypatch.chdir(here)
+    for run_dir, value, allowed in (
+        ("../run", "${run_dir}/checkpoints", True),
+        ("../run", str(tmp_path / "run/checkpoints"), True),
+        ("../here/../run", "${run_dir}/checkpoints", True),
+        ("../run", "${run_dir}/../other", False),
+        ("../run", str(tmp_path / "other"), False),
+        ("link/../run", str(here / "run/checkpoints"), False),  # it lies in else
+    ):
+        config = job_with("callbacks.checkpoint.dirpath", value)
+        config.run_dir = run_dir
+        with nullcontext() if allowed else pytest.raises(ConfigError, match="was not given"):
+            check_external_values(config, NOBODY)
 
 
 def test_a_trusted_class_may_have_a_path_but_no_address() -> None:

@@ -47,7 +47,7 @@ class UNet(nn.Module):
         channels, height, width = parse_image_shape(input_shape, "this model (UNet)")
         if len(widths) < 2 or min(widths) < 1:
             raise ValueError(f"model.widths={list(widths)}: expected two or more numbers above 0")
-        self.multiple = 2 ** (len(widths) - 1)
+        self.multiple = 1 << (len(widths) - 1)
         if self.multiple > max(height, width):
             raise ValueError(
                 f"model.widths halves pictures {len(widths) - 1} times; these have {height}x{width} pixels: "

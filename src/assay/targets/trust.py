@@ -318,6 +318,9 @@ def check_external_values(config: DictConfig, person: Trust) -> None:
     """Refuse a job that would write outside of its run directory, or contact another machine, by itself."""
     check_name(config)
     run_dir = Path(str(config.run_dir)).absolute()
+    without_dots = Path(os.path.normpath(run_dir))
+    if without_dots.resolve() == run_dir.resolve():  # else `..` comes after a link
+        run_dir = without_dots
     if "$" in str(run_dir) and "${" not in str(run_dir):
         raise ConfigError(
             f"{run_dir}: some loggers would expand the $",
