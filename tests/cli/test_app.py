@@ -114,7 +114,7 @@ def test_a_sweep_has_a_directory_of_its_own() -> None:
 
 _REQUIRED = {"explain": ["optimizer.lr"], "diff": ["", ""], "best": ["RUN"], "predict": ["RUN", "x.npy"]}
 _REQUIRED |= {
-    "convert": [str(Path(__file__).parents[2] / "examples" / "lightning_project")],
+    "convert": [str(Path(__file__).parents[1] / "experiment" / "lightning_project")],
     "try": ["optimizer.lr=0.01", "--against", "RUN"],
 }
 _OF_A_RUN = ("resume", "reproduce", "ls", "compare", "report", "eval", "export", "rm")
