@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 NODES = {slot: f"{slot}.it" if slot in _ONE_A_NAME else slot for slot in _SLOTS} | {"inside": "model.inner"}
 INTERFACES: dict[str, tuple[type, str]] = {
     "hydra.launcher": (Launcher, "close, has_gpus, has_room, slots, start, stop, wait"),
-    "hydra.sweeper": (Search, "next, restore, total"),
+    "hydra.sweeper": (Search, "next, total"),
 }
 SLOTS = (*NODES, *INTERFACES, "hydra.sweeper.sampler", "data.source.task")
 TASK_BASE = "assay.task.task.Task"
