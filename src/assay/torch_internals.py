@@ -65,6 +65,13 @@ def keep_freed_memory() -> None:
         libc.mallopt(_M_TRIM_THRESHOLD, -1)
 
 
+def release_freed_memory() -> None:
+    """Have glibc give back what it keeps of freed memory: a process that is forked now would hold a copy."""
+    libc: Any = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
+
+
 def widest_float(device: torch.device) -> torch.dtype:
     """Return the widest floating-point type of a device; `mps` has no float64."""
     if device.type == "mps":

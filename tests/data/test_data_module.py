@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import io
 import itertools
@@ -257,6 +258,25 @@ def test_no_process_outlives_a_run(
         runner.fit(module, datamodule)
         assert len(module.seen["train"]) == before + 8, "a loader that was closed starts again"
         assert not loading() - earlier
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="needs glibc")
+def test_workers_do_not_hold_what_was_freed_before_they_start(data_module: Build, given_source: Any) -> None:
+    """What a process is forked with stays in memory, and is copied once it is used again."""
+    data = Samples(Mappings(numbered()), torch.arange(50) % 2)
+    source = given_source({"all": data}, "multiclass", ("even", "odd"))
+    datamodule = data_module(source, num_workers=1, persistent_workers=False, prefetch_factor=2)
+    datamodule.setup()
+    loader: Any = datamodule.train_dataloader()
+    blocks = [b"x" * 100_000 for _ in range(3000)]
+    used = psutil.Process().memory_info().rss
+    pins = blocks[::500] + blocks[-1:]  # glibc gives back by itself what lies on top
+    del blocks
+    assert psutil.Process().memory_info().rss > used - 50e6
+    next(iter(loader))
+    assert psutil.Process().memory_info().rss < used - 150e6
+    loader.close()
+    assert len(pins) == 7
 
 
 def test_statistics_of_another_number_of_channels(data_module: Build) -> None:
