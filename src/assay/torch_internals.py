@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from torch.utils._pytree import tree_iter, tree_leaves, tree_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
     from torch._C._distributed_c10d import Store, TCPStore
@@ -63,13 +63,6 @@ def keep_freed_memory() -> None:
     ):
         libc.mallopt(_M_MMAP_MAX, 0)
         libc.mallopt(_M_TRIM_THRESHOLD, -1)
-
-
-def release_freed_memory() -> None:
-    """Have glibc give back what it keeps of freed memory: a process that is forked now would hold a copy."""
-    libc: Any = ctypes.CDLL(None)
-    if hasattr(libc, "malloc_trim"):
-        libc.malloc_trim(0)
 
 
 def widest_float(device: torch.device) -> torch.dtype:
@@ -147,6 +140,15 @@ def lean_step(optimizer: Optimizer) -> tuple[Callable[[], bool], Callable[[], No
         raw(optimizer)
 
     return may_be_used, step
+
+
+def start_workers(loader: Any) -> Iterator[Any]:
+    """Iterate over a `DataLoader`; freed memory, which forked processes would hold on, goes back before."""
+    libc: Any = ctypes.CDLL(None)
+    forks = getattr(loader, "num_workers", 0) and getattr(loader, "_iterator", None) is None
+    if forks and hasattr(libc, "malloc_trim"):  # of glibc
+        libc.malloc_trim(0)
+    return iter(loader)
 
 
 def end_workers(batches: Any) -> None:

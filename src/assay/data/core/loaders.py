@@ -23,7 +23,7 @@ from assay.data.core.subset import Subset, blocks, refuse_non_finite
 from assay.data.core.transforms import Transforms, seed_generators, stack
 from assay.errors import DataError, first_line
 from assay.task.task import describe_subset
-from assay.torch_internals import end_workers, release_freed_memory
+from assay.torch_internals import end_workers, start_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -141,9 +141,7 @@ class StreamLoader(SubsetLoader):
     @override
     def __iter__(self) -> Iterator[Any]:
         # A generator: workers start, and the position is read, when the first batch is asked for.
-        if self._loader.num_workers and self._loader._iterator is None:
-            release_freed_memory()  # of training steps, before workers of the validation are forked
-        self._running = iter(self._loader)
+        self._running = start_workers(self._loader)
         for batch in self._running:
             if isinstance(batch, DataError):
                 raise batch

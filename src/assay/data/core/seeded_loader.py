@@ -25,7 +25,7 @@ from assay.data.core.batch_order import train_position
 from assay.data.core.loaders import Redrawn, ignore_stop_signals
 from assay.data.core.transforms import describe_draws, seed_generators
 from assay.splitmix import mix
-from assay.torch_internals import end_workers, release_freed_memory, tree_map
+from assay.torch_internals import end_workers, start_workers, tree_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -161,9 +161,7 @@ class SeededLoader:
         epoch, turn, number = self._position()
         if not self._by_index:
             self._begin(epoch, turn)
-        if getattr(self.loader, "num_workers", 0) and self._iterator is None:
-            release_freed_memory()
-        running = iter(self._inner)
+        running = start_workers(self._inner)
         try:
             for batch in running:
                 self._seed_hooks((self._seed, self._rank, epoch, turn, number))
